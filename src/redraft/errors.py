@@ -1,0 +1,171 @@
+"""Every error redraft raises, as one tree.
+
+    RedraftError
+    |- UsageError                 the caller can mend it before anything is spent
+    |  |- ConfigError             a setting, file or environment variable is missing or wrong
+    |  |- UnknownNameError        no model, strategy or check of that name (lists the known ones)
+    |  |- SignatureError          a signature string or class cannot be read
+    |  |- InputError              wrong, missing or empty inputs of a module
+    |  |- SyncOnLoopError         a sync call on the loop that would have to run it
+    |  `- PriceUnknownError       a money limit on a model whose price is unknown
+    |- LMError                    a call to a model failed (see its fields)
+    |  |- TransientLMError        worth another try: 429, 5xx, lost connection, timeout, garbage
+    |  |- AuthError               401 or 403
+    |  |- BadRequestError         another 4xx: the same request would fail again
+    |  |  |- ContextOverflowError the prompt does not fit the model
+    |  |  `- UnsupportedError     the model refuses one parameter (`parameter` names it)
+    |  `- LocalEngineError        the embedded engine cannot start or stopped answering
+    |- ParseError                 a reply does not hold the fields that were asked for
+    |- ModelFetchError            a local model could not be fetched, verified or stored
+    |- ScoreError                 a check, reward function or critic raised or returned no finite score
+    |- BudgetExceeded             a limit was reached (`limit`, `allowed`, `spent`)
+    |- RunClosed                  a call on a run that has ended
+    |- RunFailed                  no usable attempt; carries all that was tried
+    `- StoreError                 the run store cannot be read or written
+       `- DivergedError           replayed code asked for something else than was recorded (strict)
+
+Messages say what happened, the numbers, and what to do. Extension code raises plain Python errors;
+they are classified at two boundaries only: user code (`Run.attempt`) and the wire (`Run.complete`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from redraft.types import Attempt, Completion, Usage
+
+
+class RedraftError(Exception):
+    """Base of every error that redraft raises on purpose."""
+
+
+class UsageError(RedraftError):
+    """The call itself is wrong; nothing was spent."""
+
+
+class ConfigError(UsageError):
+    """A setting, a file or an environment variable is missing or wrong."""
+
+
+class UnknownNameError(UsageError):
+    """A name that the registry does not know."""
+
+
+class SignatureError(UsageError):
+    """A signature that cannot be read."""
+
+
+class InputError(UsageError):
+    """Inputs that do not fit the module's signature."""
+
+
+class SyncOnLoopError(UsageError):
+    """A sync call on the event loop that would have to run it: use `await x.acall(...)` there."""
+
+
+class PriceUnknownError(UsageError):
+    """A money limit was set, but the model's price is not known."""
+
+
+class LMError(RedraftError):
+    """A call to a model failed.
+
+    `sent` says whether the request may have reached the model: an unsent or refused one costs a call and no
+    tokens. `status` is the HTTP status, if there was one. `usage` is set when the upstream reported it all the same.
+    """
+
+    def __init__(
+        self, message: str, *, status: int | None = None, sent: bool = False, usage: Usage | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.sent = sent
+        self.usage = usage
+
+
+class TransientLMError(LMError):
+    """Another try may succeed. `retry_after` is what the upstream asked for, in seconds."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        sent: bool = False,
+        usage: Usage | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message, status=status, sent=sent, usage=usage)
+        self.retry_after = retry_after
+
+
+class AuthError(LMError):
+    """The upstream refused the key."""
+
+
+class BadRequestError(LMError):
+    """The upstream refused the request; the same one would be refused again."""
+
+
+class ContextOverflowError(BadRequestError):
+    """The prompt and the room asked for the reply do not fit the model's context."""
+
+
+class UnsupportedError(BadRequestError):
+    """The model refuses one optional parameter, named in `parameter` (a field name of `Request`)."""
+
+    def __init__(self, message: str, *, parameter: str, status: int | None = None) -> None:
+        super().__init__(message, status=status)
+        self.parameter = parameter
+
+
+class LocalEngineError(LMError):
+    """The embedded engine cannot start, or stopped answering."""
+
+
+class ParseError(RedraftError):
+    """A reply does not hold the fields that were asked for; `completion` is the reply."""
+
+    def __init__(self, message: str, *, completion: Completion | None = None) -> None:
+        super().__init__(message)
+        self.completion = completion
+
+
+class ModelFetchError(RedraftError):
+    """A local model could not be fetched, verified or stored; nothing half-valid was left behind."""
+
+
+class ScoreError(RedraftError):
+    """A check, a reward function or a critic raised, or gave no finite score. Never read as a zero."""
+
+
+class BudgetExceeded(RedraftError):
+    """A limit was reached. `limit` is "calls", "tokens", "cost" or "seconds"."""
+
+    def __init__(self, message: str, *, limit: str, allowed: float, spent: float) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.allowed = allowed
+        self.spent = spent
+
+
+class RunClosed(RedraftError):
+    """The run has ended: it buys nothing more."""
+
+
+class RunFailed(RedraftError):
+    """A run ended without one usable attempt. `attempts` holds all that was tried, `usage` what it cost."""
+
+    def __init__(self, message: str, *, attempts: tuple[Attempt, ...] = (), usage: Usage | None = None) -> None:
+        super().__init__(message)
+        self.attempts = attempts
+        self.usage = usage
+
+
+class StoreError(RedraftError):
+    """The run store cannot be read or written."""
+
+
+class DivergedError(StoreError):
+    """On replay the code asked for something else than was recorded, and `strict=True` forbids buying it anew."""

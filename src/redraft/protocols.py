@@ -1,0 +1,105 @@
+"""The architecture on one page: five contracts.
+
+A strategy proposes attempts through a Run; the Run calls an LM, has each attempt judged by a Scorer, and writes what
+happened to a Store. RLM's code runs in an Interpreter. Implement any of them as a plain class: nothing to inherit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from redraft.types import Capabilities, Completion, Event, Inputs, Prediction, Request, Score, StopReason, Usage
+
+if TYPE_CHECKING:
+    from redraft.run import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """A piece of a reply while it is being written."""
+
+    text: str = ""
+    reasoning: str = ""
+    choice: int = 0
+
+
+@runtime_checkable
+class LM(Protocol):
+    """One model at one endpoint. Only Run calls `generate`: it owns budget, retries, deadline and journal.
+
+    An LM never retries, caches or counts by itself, and holds no event loop.
+    """
+
+    name: str
+    """`provider/model`: part of every call's key, so it never changes for the same model."""
+    capabilities: Capabilities
+    max_output: int | None
+    """The most tokens the model writes in one reply, if known."""
+    parallel: int
+    """How many calls may be in flight at once."""
+
+    async def generate(self, request: Request, on_delta: Callable[[Delta], None] | None = None) -> Completion:
+        """One call. Streams to `on_delta` where it can. Raises `LMError` and nothing else; cancelling it must give
+        up the connection and every slot at once.
+        """
+
+    def count(self, request: Request) -> int | None:
+        """An upper bound of the prompt's tokens from a real tokenizer, or None (then bytes are counted)."""
+
+    def cost(self, usage: Usage) -> float | None:
+        """Dollars for these tokens, monotone in each; None if the price is unknown (never 0 for unknown)."""
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """Judges a prediction: checks, a reward function, an LM judge. Higher is better; a Score is finite or an error."""
+
+    async def score(self, inputs: Inputs, prediction: Prediction) -> Score:
+        """Judge. May raise; Run turns whatever is raised into a `ScoreError` that names the scorer."""
+
+
+@runtime_checkable
+class Interpreter(Protocol):
+    """A sandboxed REPL whose variables outlive a cell (RLM)."""
+
+    async def start(self, variables: Inputs) -> None:
+        """Make the variables available to the code, once."""
+
+    async def execute(self, code: str) -> str:
+        """Run one cell; returns what it printed. The code's own errors come back as text."""
+
+    async def close(self) -> None:
+        """End the sandbox and everything it started."""
+
+
+@runtime_checkable
+class Store(Protocol):
+    """Keeps the journal: an ordered, append-only list of events a run."""
+
+    def append(self, run_id: str, events: Sequence[Event]) -> Awaitable[None]:
+        """Take the events in this order, at once; the awaitable ends when they outlive the process."""
+
+    def read(self, run_id: str) -> list[Event]:
+        """All events of a run in order; empty for an unknown run."""
+
+    def close(self) -> None:
+        """Write what is pending and let go of files."""
+
+
+@runtime_checkable
+class Strategy(Protocol):
+    """A method of making an answer better: reads like its paper's algorithm, on one screen."""
+
+    async def steps(self, run: Run, inputs: Inputs) -> StopReason:
+        """Propose attempts with `run.attempt`, accept or reject them, and say why it stopped.
+
+        Budget, journal, retries, events, cancellation and best-so-far are the Run's; an exception that leaves here
+        ends the run, and what was tried is kept.
+        """
+
+
+Reward = Callable[[dict[str, Any], Any], Any]
+"""DSPy's form `(args, pred) -> float`; may be async and may return `(float, "feedback")`, a Score or an object with
+`score` and `feedback`."""
