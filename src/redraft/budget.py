@@ -6,12 +6,13 @@ Thread-safe and bound to no event loop. Nothing here calls a model or knows what
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from redraft.errors import BudgetExceeded, PriceUnknownError, UsageError
 from redraft.types import Usage
@@ -102,6 +103,11 @@ class Meter:
         return any(m.budget.tokens is not None or m.budget.cost is not None for m in self._chain)
 
     @property
+    def limits_money(self) -> bool:
+        """True if a money limit stands anywhere up the chain: then a model without a price is an error."""
+        return any(m.budget.cost is not None for m in self._chain)
+
+    @property
     def seconds_left(self) -> float | None:
         """Until the nearest deadline of the chain; None without one."""
         ends = [m._started + m.budget.seconds for m in self._chain if m.budget.seconds is not None]
@@ -130,35 +136,24 @@ class Meter:
                 granted = self._try(ask)
                 if isinstance(granted, Reservation):
                     return granted
-                ticket = self._waiters.ticket() if granted.in_flight else None
+                ticket = self._waiters.ticket() if granted.meter._in_flight else None
             if ticket is None:
                 raise granted.error()
             await ticket.wait()
 
     def _try(self, ask: Ask) -> Reservation | _Shortage:
         cap = ask.cap
-        shrunk: _Shortage | None = None
         for m in self._chain:
             for limit, room in m._rooms(ask):
                 if cap is not None and room >= cap:
                     continue
-                if limit == "calls" and room > 0:
-                    continue
-                short = _Shortage(m, limit, m._in_flight > 0)
-                if short.in_flight or room < 1:
-                    return short
-                cap, shrunk = room, short
-        del shrunk
-        out = ask.n * cap if cap is not None else 0
-        pico = 0
-        if any(m.budget.cost is not None for m in self._chain):
-            pico = _to_pico(_dollars(ask, out))
-        tokens = ask.prompt + out if self.limits_tokens or cap is not None else 0
-        held = Reservation(self, cap, tokens, pico)
+                if m._in_flight or room < 1:
+                    return _Shortage(m, limit, ask.prompt)
+                cap = room
+        out = ask.n * (cap or 0)
+        held = Reservation(self, cap, ask.prompt + out, _to_pico(_dollars(ask, out)) if self.limits_money else 0)
+        self._hold(held, 1)
         for m in self._chain:
-            m._in_flight += 1
-            m._reserved_tokens += tokens
-            m._reserved_pico += pico
             m._spent = m._spent + _ONE_CALL
         return held
 
@@ -166,13 +161,15 @@ class Meter:
         """For each limit of this meter, the largest cap per choice that still fits."""
         rooms: list[tuple[str, int]] = []
         b = self.budget
-        if b.calls is not None:
-            rooms.append(("calls", b.calls - self._spent.calls))
+        if b.calls is not None and b.calls <= self._spent.calls:
+            rooms.append(("calls", 0))
         if b.tokens is not None:
             left = b.tokens - self._spent.tokens - self._spent.uncertain_tokens - self._reserved_tokens
             rooms.append(("tokens", (left - ask.prompt) // ask.n))
         if b.cost is not None:
-            rooms.append(("cost", _affordable(ask, _floor_pico(b.cost) - self._spent_pico - self._reserved_pico)))
+            room = _affordable(ask, int(b.cost * _PICO) - self._spent_pico - self._reserved_pico)
+            if room is not None:
+                rooms.append(("cost", room))
         return rooms
 
     def _settle(self, held: Reservation, usage: Usage) -> bool:
@@ -180,17 +177,173 @@ class Meter:
             if not held._open:
                 return False
             held._open = False
+            self._hold(held, -1)
+            # The call itself was counted when it was reserved.
+            rest = replace(usage, calls=0)
             for m in self._chain:
-                m._in_flight -= 1
-                m._reserved_tokens -= held.tokens
-                m._reserved_pico -= held.pico
-                # The call itself was counted when it was reserved.
-                m._add(usage, calls=0)
+                m._add(rest)
         self._waiters.wake()
         return True
 
-    def _add(self, usage: Usage, calls: int | None = None) -> None:
+    def _hold(self, held: Reservation, sign: int) -> None:
+        for m in self._chain:
+            m._in_flight += sign
+            m._reserved_tokens += sign * held.tokens
+            m._reserved_pico += sign * held.pico
+
+    def _add(self, usage: Usage) -> None:
         self._spent = self._spent + usage
-        if calls is not None:
-            self._spent = self._spent + Usage(calls=calls - usage.calls)
         self._spent_pico += _to_pico(usage.cost) + _to_pico(usage.uncertain_cost)
+
+    def out_of_time(self) -> BudgetExceeded:
+        """The error for the nearest deadline of the chain."""
+        late = min(
+            (m for m in self._chain if m.budget.seconds is not None), key=lambda m: m._started + (m.budget.seconds or 0)
+        )
+        return _Shortage(late, "seconds", 0).error()
+
+
+class _Shortage:
+    """Why a reservation does not fit."""
+
+    def __init__(self, meter: Meter, limit: str, prompt: int) -> None:
+        self.meter = meter
+        self.limit = limit
+        self.prompt = prompt
+
+    def error(self) -> BudgetExceeded:
+        m = self.meter
+        allowed = getattr(m.budget, self.limit)
+        spent = {
+            "calls": m._spent.calls,
+            "tokens": m._spent.tokens + m._spent.uncertain_tokens,
+            "cost": m._spent_pico / _PICO,
+            "seconds": round(time.monotonic() - m._started, 3),
+        }[self.limit]
+        need = f", and the next prompt alone may need {self.prompt}" if self.limit == "tokens" else ""
+        return BudgetExceeded(
+            f"the limit of {allowed:g} {_UNITS[self.limit]} is reached ({spent:g} spent{need}); "
+            f"raise `{self.limit}` in the Budget (--{_FLAGS[self.limit]}) to go on",
+            limit=self.limit,
+            allowed=allowed,
+            spent=spent,
+        )
+
+
+class Gate:
+    """At most `limit` calls at once, whatever loops and threads they come from. Never held while user code runs."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._lock = threading.RLock()
+        self._inside = 0
+        self._waiters = Waiters()
+
+    async def enter(self) -> None:
+        """Wait for a place and take it."""
+        while True:
+            with self._lock:
+                if self._inside < self.limit:
+                    self._inside += 1
+                    return
+                ticket = self._waiters.ticket()
+            try:
+                await ticket.wait()
+            except asyncio.CancelledError:
+                # The bell may have rung for us: pass it on, or a free place would go unnoticed.
+                self._waiters.wake_one()
+                raise
+
+    def leave(self) -> None:
+        """Give the place back."""
+        with self._lock:
+            self._inside -= 1
+        self._waiters.wake_one()
+
+
+class Waiters:
+    """Tasks of any loop that wait for a change. A wake-up is a hint: whoever wakes looks again."""
+
+    def __init__(self) -> None:
+        self._tickets: deque[Ticket] = deque()
+
+    def ticket(self) -> Ticket:
+        """Join the queue; call it under the lock that guards the state, so that no change is missed."""
+        ticket = Ticket()
+        self._tickets.append(ticket)
+        return ticket
+
+    def wake(self) -> None:
+        """Wake all."""
+        while self.wake_one():
+            pass
+
+    def wake_one(self) -> bool:
+        """Wake the longest waiting; False if nobody waits."""
+        while self._tickets:
+            with contextlib.suppress(IndexError):  # another thread took it
+                if self._tickets.popleft().ring():
+                    return True
+        return False
+
+
+class Ticket:
+    """One waiting task."""
+
+    __slots__ = ("_future", "_loop")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[None] = self._loop.create_future()
+
+    async def wait(self) -> None:
+        """Until rung."""
+        await self._future
+
+    def ring(self) -> bool:
+        """From any thread. False if nobody listens any more: cancelled, or the loop has ended."""
+        if self._future.done():
+            return False
+        try:
+            self._loop.call_soon_threadsafe(self._wake)
+        except RuntimeError:
+            return False
+        return True
+
+    def _wake(self) -> None:
+        if not self._future.done():
+            self._future.set_result(None)
+
+
+def _dollars(ask: Ask, output_tokens: int) -> float:
+    price = ask.price(Usage(input_tokens=ask.prompt, output_tokens=output_tokens)) if ask.price else None
+    if price is None:
+        raise PriceUnknownError(
+            "a money limit is set, but the price of this model is not known; "
+            "limit tokens instead (Budget(tokens=...), --token-limit), or give the model a price"
+        )
+    return price
+
+
+def _affordable(ask: Ask, pico: int) -> int | None:
+    """The largest cap per choice that `pico` pays for; None if the reply's length costs nothing."""
+    if _to_pico(_dollars(ask, ask.n * _CAP_CEILING)) <= pico:
+        return None
+    low, high = 0, _CAP_CEILING
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _to_pico(_dollars(ask, ask.n * middle)) <= pico:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _to_pico(dollars: float) -> int:
+    """Rounded up, so that what is settled never exceeds what was reserved for more tokens."""
+    return math.ceil(dollars * _PICO)
+
+
+_ONE_CALL = Usage(calls=1)
+_UNITS = {"calls": "calls", "tokens": "tokens", "cost": "dollars", "seconds": "seconds"}
+_FLAGS = {"calls": "call-limit", "tokens": "token-limit", "cost": "cost-limit", "seconds": "time-limit"}

@@ -37,7 +37,14 @@ if TYPE_CHECKING:
 
 
 class RedraftError(Exception):
-    """Base of every error that redraft raises on purpose."""
+    """Base of every error that redraft raises on purpose.
+
+    An error that ends a run carries what the run had: `attempts` (all that was tried), `usage` and `run_id`.
+    """
+
+    attempts: tuple[Attempt, ...] = ()
+    usage: Usage | None = None
+    run_id: str | None = None
 
 
 class UsageError(RedraftError):
@@ -72,16 +79,16 @@ class LMError(RedraftError):
     """A call to a model failed.
 
     `sent` says whether the request may have reached the model: an unsent or refused one costs a call and no
-    tokens. `status` is the HTTP status, if there was one. `usage` is set when the upstream reported it all the same.
+    tokens. `status` is the HTTP status, if there was one. `reported` is the usage, if the upstream told it all the same.
     """
 
     def __init__(
-        self, message: str, *, status: int | None = None, sent: bool = False, usage: Usage | None = None
+        self, message: str, *, status: int | None = None, sent: bool = False, reported: Usage | None = None
     ) -> None:
         super().__init__(message)
         self.status = status
         self.sent = sent
-        self.usage = usage
+        self.reported = reported
 
 
 class TransientLMError(LMError):
@@ -93,10 +100,10 @@ class TransientLMError(LMError):
         *,
         status: int | None = None,
         sent: bool = False,
-        usage: Usage | None = None,
+        reported: Usage | None = None,
         retry_after: float | None = None,
     ) -> None:
-        super().__init__(message, status=status, sent=sent, usage=usage)
+        super().__init__(message, status=status, sent=sent, reported=reported)
         self.retry_after = retry_after
 
 
@@ -155,12 +162,7 @@ class RunClosed(RedraftError):
 
 
 class RunFailed(RedraftError):
-    """A run ended without one usable attempt. `attempts` holds all that was tried, `usage` what it cost."""
-
-    def __init__(self, message: str, *, attempts: tuple[Attempt, ...] = (), usage: Usage | None = None) -> None:
-        super().__init__(message)
-        self.attempts = attempts
-        self.usage = usage
+    """A run ended without one usable attempt; `__cause__` is what went wrong last."""
 
 
 class StoreError(RedraftError):

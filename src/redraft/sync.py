@@ -1,0 +1,160 @@
+"""One async core, one sync face: the private loop thread, and worker threads for users' `def` functions.
+
+Worker threads are spawned on demand and never limited in number: a nested user module that waits for its children
+would deadlock any fixed pool. They are daemons, so that Ctrl-C ends the process at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import queue
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from redraft.errors import RunClosed, SyncOnLoopError
+
+T = TypeVar("T")
+
+_IDLE_SECONDS = 10.0
+_GOODBYE_SECONDS = 0.2  # how long an interrupted sync call waits for connections to close
+
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def private_loop() -> asyncio.AbstractEventLoop:
+    """The loop behind every sync call, running in a daemon thread of its own; started on first use."""
+    global _loop  # noqa: PLW0603 - one loop a process is the point
+    with _lock:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            threading.Thread(target=_loop.run_forever, name="redraft-loop", daemon=True).start()
+        return _loop
+
+
+def run_sync(make: Callable[[], Coroutine[Any, Any, T]], home: asyncio.AbstractEventLoop | None = None) -> T:
+    """Run a coroutine to its end from sync code, in a copy of the caller's context.
+
+    `home` is the loop of the run that the caller is part of; by default the private loop. An interrupt (Ctrl-C)
+    cancels the coroutine. Raises `SyncOnLoopError` on the loop that would have to run it.
+    """
+    loop = home or private_loop()
+    if _running_loop() is loop:
+        raise SyncOnLoopError(
+            "a sync call was made on the event loop that would have to run it, which would wait for itself; "
+            "write `await module.acall(...)` there"
+        )
+    finished = threading.Event()
+
+    async def whole() -> T:
+        try:
+            return await make()
+        finally:
+            finished.set()
+
+    done = submit(whole, loop)
+    try:
+        return done.result()
+    except KeyboardInterrupt:
+        done.cancel()
+        finished.wait(_GOODBYE_SECONDS)
+        raise
+
+
+def submit(make: Callable[[], Coroutine[Any, Any, T]], loop: asyncio.AbstractEventLoop) -> Future[T]:
+    """Start a coroutine on another thread's loop, in a copy of the caller's context."""
+    coroutine = make()
+    try:
+        return asyncio.run_coroutine_threadsafe(coroutine, loop)
+    except RuntimeError as error:
+        coroutine.close()
+        raise RunClosed("the event loop of this run has ended; start a new run") from error
+
+
+async def on_loop(make: Callable[[], Coroutine[Any, Any, T]], home: asyncio.AbstractEventLoop) -> T:
+    """Await a coroutine on the run's own loop, from whichever loop this is."""
+    if asyncio.get_running_loop() is home:
+        return await make()
+    return await asyncio.wrap_future(submit(make, home))
+
+
+async def in_thread(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+    """Call a user's `def` in a daemon worker thread, in a copy of the caller's context.
+
+    Cancelling abandons the thread: it cannot be stopped, but the closed run sells it nothing more.
+    """
+    context = contextvars.copy_context()
+    done: Future[T] = Future()
+    done.set_running_or_notify_cancel()  # from here on only the thread sets it
+
+    def job() -> None:
+        try:
+            done.set_result(context.run(fn, *args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - user code; carried to the awaiting task
+            done.set_exception(_sendable(error))
+
+    _worker().put(job)
+    return await asyncio.wrap_future(done)
+
+
+class _Worker:
+    """A daemon thread that waits a while for its next job."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        threading.Thread(target=self._work, name="redraft-worker", daemon=True).start()
+
+    def put(self, job: Callable[[], None]) -> None:
+        self._jobs.put(job)
+
+    def _work(self) -> None:
+        while True:
+            try:
+                job = self._jobs.get(timeout=_IDLE_SECONDS)
+            except queue.Empty:
+                with _lock:
+                    if self in _idle:
+                        _idle.remove(self)
+                        return
+                continue  # taken off the idle list meanwhile: its job is on the way
+            job()
+            del job  # a waiting thread must not keep the user's objects alive
+            with _lock:
+                _idle.append(self)
+
+
+_idle: list[_Worker] = []
+
+
+def _worker() -> _Worker:
+    with _lock:
+        if _idle:
+            return _idle.pop()
+    return _Worker()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _sendable(error: BaseException) -> BaseException:
+    """A future refuses StopIteration: it would end the awaiting coroutine silently."""
+    if isinstance(error, StopIteration):
+        return RuntimeError(f"user code raised StopIteration: {error}")
+    return error
+
+
+def _after_fork() -> None:
+    global _loop, _lock, _idle  # the child has none of the parent's threads
+    _lock, _loop, _idle = threading.Lock(), None, []
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
