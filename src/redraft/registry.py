@@ -27,7 +27,7 @@ _KNOWN: dict[Kind, dict[str, Any]] = {
         "self-refine": "redraft.strategies:SelfRefine",
         "reflect": "redraft.strategies:Reflect",
     },
-    "checks": {},
+    "checks": {name: f"redraft.checks:{name}" for name in ("words", "sentences", "contains", "forbids", "json_schema")},
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import os
 import queue
 import threading
@@ -20,7 +21,7 @@ from redraft.errors import RunClosed, SyncOnLoopError
 T = TypeVar("T")
 
 _IDLE_SECONDS = 10.0
-_GOODBYE_SECONDS = 0.2  # how long an interrupted sync call waits for connections to close
+_GOODBYE = 0.05  # seconds that cancelled work gets to close its connections
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
@@ -61,7 +62,7 @@ def run_sync(make: Callable[[], Coroutine[Any, Any, T]], home: asyncio.AbstractE
         return done.result()
     except KeyboardInterrupt:
         done.cancel()
-        finished.wait(_GOODBYE_SECONDS)
+        finished.wait(4 * _GOODBYE)
         raise
 
 
@@ -75,11 +76,19 @@ def submit(make: Callable[[], Coroutine[Any, Any, T]], loop: asyncio.AbstractEve
         raise RunClosed("the event loop of this run has ended; start a new run") from error
 
 
-async def on_loop(make: Callable[[], Coroutine[Any, Any, T]], home: asyncio.AbstractEventLoop) -> T:
+async def on_loop(make: Callable[[], Coroutine[Any, Any, T]], home: asyncio.AbstractEventLoop | None) -> T:
     """Await a coroutine on the run's own loop, from whichever loop this is."""
-    if asyncio.get_running_loop() is home:
+    if home is None or asyncio.get_running_loop() is home:
         return await make()
     return await asyncio.wrap_future(submit(make, home))
+
+
+async def leave_behind(task: asyncio.Task[Any]) -> None:
+    """Cancel a task, give its connections a moment to close, and go on without it, even if it ignores that."""
+    task.cancel()
+    await asyncio.wait({task}, timeout=_GOODBYE)
+    if task.done() and not task.cancelled():
+        task.exception()  # seen: nothing to report to the loop
 
 
 async def in_thread(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
@@ -99,6 +108,16 @@ async def in_thread(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
 
     _worker().put(job)
     return await asyncio.wrap_future(done)
+
+
+async def call_user(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call anything of a user's: a module (`acall`), `async def` (the fast path), or `def` (in a worker thread)."""
+    if hasattr(fn, "acall"):
+        return await fn.acall(*args, **kwargs)
+    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None)):  # noqa: B004
+        return await fn(*args, **kwargs)
+    value = await in_thread(fn, *args, **kwargs)
+    return await value if inspect.isawaitable(value) else value
 
 
 class _Worker:

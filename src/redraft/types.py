@@ -91,6 +91,8 @@ class Usage:
     """Calls of a model whose price is unknown: `cost` does not hold them."""
     overrun: int = 0
     """Tokens that upstreams produced beyond the cap they were given."""
+    unbounded: int = 0
+    """Calls that ended without usage and had no cap: how much they used at most is not known."""
 
     @property
     def tokens(self) -> int:
@@ -100,7 +102,7 @@ class Usage:
     @property
     def exact(self) -> bool:
         """True if every call reported its usage."""
-        return not (self.estimated or self.uncertain_tokens or self.uncertain_cost)
+        return not (self.estimated or self.uncertain_tokens or self.uncertain_cost or self.unbounded)
 
     def __add__(self, other: Usage) -> Usage:
         if not isinstance(other, Usage):
@@ -117,6 +119,7 @@ class Usage:
             estimated=self.estimated + other.estimated,
             unpriced=self.unpriced + other.unpriced,
             overrun=self.overrun + other.overrun,
+            unbounded=self.unbounded + other.unbounded,
         )
 
 

@@ -1,0 +1,76 @@
+# Needs make and Python 3.11 or newer, nothing else: each target makes its own .venv.
+#
+# `.venv/.ready` and `.venv/.bench` are stamps: pip runs again only after pyproject.toml has changed.
+
+PYTHON ?= python3 python3.13 python3.12 python3.11
+ARGS ?=
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --no-input
+PYTEST := $(BIN)/python -m pytest -q -o verbosity_assertions=2
+
+# A tier without tests yet is not a failure: pytest then exits with 5.
+NONE_YET := || [ $$? -eq 5 ]
+
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+export PIP_ROOT_USER_ACTION = ignore
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-local test-server test-crash test-docs check bench clean
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo "  Options: ARGS='-k budget' goes to pytest, the demo or the benchmark; PYTHON=/path/to/python3.12 makes the .venv."
+
+demo: .venv/.ready ## See it work on the embedded model: no key, no GPU
+	@$(BIN)/python examples/demo.py $(ARGS)
+
+test: .venv/.ready ## Core tests: no model, no network
+	@$(PYTEST) $(ARGS)
+
+test-local: .venv/.ready ## Tests on the embedded model
+	@$(PYTEST) -m local $(ARGS) $(NONE_YET)
+
+test-server: .venv/.ready ## Tests on a real loopback server with the official client
+	@$(PYTEST) -m server $(ARGS) $(NONE_YET)
+
+test-crash: .venv/.ready ## Tests that kill processes
+	@$(PYTEST) -m crash $(ARGS) $(NONE_YET)
+
+test-docs: .venv/.ready ## Run every code block of the README and docs
+	@$(PYTEST) -m '' tests/docs $(ARGS) $(NONE_YET)
+
+check: .venv/.ready ## Format, lint, types, architecture
+	@$(BIN)/ruff format --check --quiet . || { echo "check: run '$(BIN)/ruff format .'"; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(PYTEST) tests/architecture $(ARGS)
+
+bench: .venv/.bench ## Measure redraft's own overhead
+	@$(BIN)/python benchmarks/overhead.py $(ARGS)
+
+clean: ## Remove .venv, caches and build outputs
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.ready: pyproject.toml
+	@for python in $(PYTHON); do \
+	    "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; python=; \
+	done; \
+	if [ -z "$$python" ]; then \
+	    echo "redraft needs Python 3.11 or newer, and none of these is: $(PYTHON). Install one, or name it: make PYTHON=/path/to/python" >&2; exit 1; \
+	fi; \
+	if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
+	    echo "$$python cannot make a virtual environment: install its venv package (Debian, Ubuntu: apt-get install python3-venv)" >&2; exit 1; \
+	fi; \
+	echo "Setting up .venv with $$("$$python" --version): about a minute, once"; \
+	"$$python" -m venv .venv
+	@$(PIP) install --quiet --upgrade 'pip>=25.1'
+	@$(PIP) install --quiet --editable '.[local]' --group dev
+	@touch $@
+
+.venv/.bench: .venv/.ready
+	@echo "Installing the peers that the benchmark compares with: about a minute, once"
+	@$(PIP) install --quiet --group bench
+	@touch $@

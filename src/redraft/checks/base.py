@@ -1,0 +1,109 @@
+"""Check: one verifiable requirement, declared once and used several ways (docs/design.md section 5).
+
+A check tells the author what it wants (`tell`), and judges a prediction (`verdict`: score, and an explanation of what
+is wrong and where). It never calls a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from redraft.errors import ScoreError
+from redraft.scoring import as_score, name_of, takes_two
+from redraft.sync import call_user
+from redraft.types import Inputs, Prediction, Verdict, draft_text
+
+
+class Check:
+    """Base of checks: subclass it and define `tell_text` and `judge`, or wrap a function with `check`."""
+
+    name = "check"
+
+    def __init__(self, *, field: str | None = None, hard: bool = True, tell: bool = True) -> None:
+        self.field = field
+        """The output field that is judged; None: the whole draft as text."""
+        self.hard = hard
+        """An edit may not make a passed hard check fail; samples with fewer hard failures rank first."""
+        self.told = tell
+        """False keeps the requirement hidden from the author (a held-out check)."""
+
+    def tell(self) -> str:
+        """The requirement in words, for the author's prompt; empty if hidden."""
+        return self.tell_text() if self.told else ""
+
+    def tell_text(self) -> str:
+        """The requirement in words."""
+        return ""
+
+    def judge(self, value: Any) -> tuple[float, str]:
+        """Score 0..1 with partial credit, and what is wrong; exactly 1.0 passes."""
+        raise TypeError(f"{type(self).__name__} defines no judge(value), e.g. for {value!r:.40}; return (score, why)")
+
+    async def verdict(self, inputs: Inputs, prediction: Prediction) -> Verdict:
+        """Judge a prediction. `inputs` are the module's, for checks that compare with them."""
+        del inputs
+        return self._as_verdict(*self.judge(self.value_of(prediction)))
+
+    def value_of(self, prediction: Prediction) -> Any:
+        """What this check looks at."""
+        if self.field is None:
+            return draft_text(prediction)
+        if self.field not in prediction:
+            raise ScoreError(
+                f"check {self.name!r} looks at field {self.field!r}, but the output fields are: {', '.join(prediction)}"
+            )
+        return prediction[self.field]
+
+    def _as_verdict(self, score: float, explanation: str) -> Verdict:
+        passed = score >= 1.0
+        return Verdict(
+            check=self.name, passed=passed, score=score, explanation="" if passed else explanation, hard=self.hard
+        )
+
+    def __repr__(self) -> str:
+        return f"<check {self.name}: {self.tell_text() or 'hidden'}>"
+
+
+class FunctionCheck(Check):
+    """A user's function as a check."""
+
+    def __init__(
+        self, fn: Callable[..., Any], *, tell: str = "", name: str = "", field: str | None = None, hard: bool = True
+    ) -> None:
+        super().__init__(field=field, hard=hard, tell=bool(tell))
+        self.fn = fn
+        self.name = name or name_of(fn)
+        self._tell = tell
+        self._two = takes_two(fn)
+
+    def tell_text(self) -> str:
+        """The text given with the function."""
+        return self._tell
+
+    async def verdict(self, inputs: Inputs, prediction: Prediction) -> Verdict:
+        """Call the function with the draft's text (or field), or with (inputs, prediction) if it takes two."""
+        given = (dict(inputs), prediction) if self._two else (self.value_of(prediction),)
+        value = await call_user(self.fn, *given)
+        if isinstance(value, str):
+            value = (0.0, value)  # a complaint
+        elif value is None:
+            value = True  # like an assertion that held
+        score = as_score(value, f"check {self.name!r}")
+        if not 0.0 <= score.value <= 1.0:
+            raise ScoreError(f"check {self.name!r} returned {score.value}; a check's score lies in 0..1, 1 passes")
+        return self._as_verdict(score.value, score.feedback or f"{self.name} failed")
+
+
+def check(
+    fn: Callable[..., Any] | None = None, *, tell: str = "", name: str = "", field: str | None = None, hard: bool = True
+) -> Any:
+    """Make a check of a function, as a call or a decorator.
+
+    The function takes the draft's text (or the field's value), or `(inputs, prediction)`. It returns a bool, a number
+    in 0..1 (1 passes), `(score, "what is wrong")`, a complaint as text, or None for fine. `tell` is what the author is
+    told; without it the check stays hidden from the author.
+    """
+    if fn is None:
+        return lambda f: FunctionCheck(f, tell=tell, name=name, field=field, hard=hard)
+    return FunctionCheck(fn, tell=tell, name=name, field=field, hard=hard)

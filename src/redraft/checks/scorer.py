@@ -1,0 +1,96 @@
+"""Checks and a reward function together as one Scorer: checks gate, the reward ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from redraft.checks.base import Check, FunctionCheck
+from redraft.errors import UsageError
+from redraft.scoring import as_score, name_of
+from redraft.sync import call_user
+from redraft.types import Critique, Inputs, Issue, Prediction, Score, Verdict
+
+
+class Judgement:
+    """The Scorer of a strategy. With checks alone the value lies in 0..1: one more passed check always weighs more
+    than any partial credit, and 1 means that all passed. With a reward function the value is the reward.
+    """
+
+    def __init__(
+        self, checks: Sequence[Check | Callable[..., Any]] = (), reward: Callable[..., Any] | None = None
+    ) -> None:
+        self.checks = tuple(c if isinstance(c, Check) else _as_check(c) for c in checks)
+        self.reward = reward
+
+    @property
+    def empty(self) -> bool:
+        """True if there is nothing to judge by."""
+        return not self.checks and self.reward is None
+
+    def requirements(self) -> tuple[str, ...]:
+        """What the author is told, one line a check."""
+        return tuple(text for c in self.checks if (text := c.tell()))
+
+    def critique(self, score: Score) -> Critique:
+        """What code saw, as a critique: failed checks are issues, passed ones are to keep, feedback is an issue."""
+        pairs = list(zip(self.checks, score.verdicts, strict=False))
+        issues = [
+            Issue(
+                problem=v.explanation, suggestion=c.tell(), aspect=v.check, severity="critical" if v.hard else "major"
+            )
+            for c, v in pairs
+            if not v.passed
+        ]
+        by = "checks"
+        if not issues:
+            by = "reward"
+            issues = [Issue(problem=score.feedback or f"the score is {score.value:g}; aim higher")]
+        keep = tuple(text for c, v in pairs if v.passed and (text := c.tell()))
+        return Critique(verdict="revise", issues=tuple(issues), keep=keep, by=by)
+
+    async def score(self, inputs: Inputs, prediction: Prediction) -> Score:
+        """See `Scorer`."""
+        verdicts = []
+        for check in self.checks:
+            with _Naming(f"check {check.name!r}"):
+                verdicts.append(await check.verdict(inputs, prediction))
+        complaints = " ".join(f"{v.explanation}." for v in verdicts if not v.passed)
+        if self.reward is None:
+            return Score(value=_value(verdicts), feedback=complaints, verdicts=tuple(verdicts))
+        name = f"reward function {name_of(self.reward)!r}"
+        with _Naming(name):
+            given = as_score(await call_user(self.reward, dict(inputs), prediction), name)
+        return Score(
+            value=given.value,
+            feedback=" ".join(part for part in (complaints, given.feedback) if part),
+            verdicts=(*verdicts, *given.verdicts),
+        )
+
+
+class _Naming:
+    """Adds to whatever is raised inside whose code raised it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            error.add_note(f"in {self.name}")
+
+
+def _value(verdicts: Sequence[Verdict]) -> float:
+    if not verdicts:
+        return 1.0
+    failing = [v.score for v in verdicts if not v.passed]
+    partial = sum(failing) / len(failing) if failing else 0.0
+    return (len(verdicts) - len(failing) + min(partial, 0.999)) / len(verdicts)
+
+
+def _as_check(thing: Any) -> Check:
+    if callable(thing):
+        return FunctionCheck(thing)
+    raise UsageError(f"{thing!r} is no check; use one of redraft.checks, or check(fn) with your own function")

@@ -1,0 +1,59 @@
+"""Checks on structured output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from redraft.checks.base import Check
+from redraft.errors import UsageError
+from redraft.journal import plain
+
+_SHOWN = 3  # errors named in an explanation: more only confuse
+
+
+class JsonSchema(Check):
+    """The draft (or field) is JSON that follows a schema."""
+
+    name = "json_schema"
+
+    def __init__(self, schema: Any, **options: Any) -> None:
+        super().__init__(**options)
+        self.schema: Mapping[str, Any] = schema.model_json_schema() if hasattr(schema, "model_json_schema") else schema
+        if not isinstance(self.schema, Mapping):
+            raise UsageError(f"json_schema({schema!r}): give a JSON schema as a dict, or a pydantic model")
+        from jsonschema import SchemaError, validators
+
+        kind = validators.validator_for(self.schema)
+        try:
+            kind.check_schema(self.schema)
+        except SchemaError as error:
+            raise UsageError(f"json_schema: this is no valid JSON schema: {error.message}") from error
+        self._validator = kind(self.schema)
+
+    def tell_text(self) -> str:
+        """See `Check`."""
+        schema = json.dumps(self.schema, ensure_ascii=False, separators=(",", ":"))
+        return f"Answer with JSON alone, following this schema: {schema}"
+
+    def judge(self, value: Any) -> tuple[float, str]:
+        """0 for what is not JSON; above a half for JSON, less the more places break the schema."""
+        if isinstance(value, str):
+            try:
+                value = json.loads(value)
+            except ValueError as error:
+                return 0.0, f"not JSON: {error}"
+        elif not isinstance(value, bool | int | float | None):
+            value = json.loads(json.dumps(value, default=plain))
+        problems = sorted(self._validator.iter_errors(value), key=lambda e: list(map(str, e.absolute_path)))
+        if not problems:
+            return 1.0, ""
+        shown = "; ".join(f"{e.json_path}: {e.message}" for e in problems[:_SHOWN])
+        more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        return 0.5 + 0.5 / (1 + len(problems)) - 0.01, shown + more
+
+
+def json_schema(schema: Any, **options: Any) -> JsonSchema:
+    """The draft is JSON following `schema` (a dict or a pydantic model). Options: `field`, `hard`, `tell`."""
+    return JsonSchema(schema, **options)

@@ -1,0 +1,279 @@
+"""The journal of a run: what is keyed, what is replayed, what an unfinished call is charged.
+
+Key of a call = (scope, hash of content, nth occurrence of that hash in that scope): never arrival order, so that
+concurrent code finds its own replies again. Every event with a key is written once; a replay finds it and adds
+nothing. Nothing here calls a model or decides anything.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from redraft.protocols import Store
+from redraft.types import Choice, Completion, Event, Issue, Request, Score, Usage, Verdict
+from redraft.types import Critique as CritiqueValue
+
+CALL = "call"
+"""A committed reply."""
+CALL_ERROR = "call_error"
+"""A permanent refusal: replays too."""
+CALL_FAILED = "call_failed"
+"""A transient failure, or a call cancelled after sending: charged, never replayed."""
+INTENT = "intent"
+"""Written before a try is sent, so that a killed process's call is charged."""
+REPLAYED = frozenset(
+    {CALL, CALL_ERROR, "attempt", "accept", "reject", "step", "stop", "run", "critique", "parse_error"}
+)
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=lambda v: plain(v)).encode  # noqa: PLW0108 - defined below
+
+
+class MemoryStore:
+    """Keeps events for as long as the process lives."""
+
+    def __init__(self) -> None:
+        self._events: dict[str, list[Event]] = defaultdict(list)
+
+    def append(self, run_id: str, events: Sequence[Event]) -> Awaitable[None]:
+        """See `Store`."""
+        self._events[run_id].extend(events)
+        return DONE
+
+    def read(self, run_id: str) -> list[Event]:
+        """See `Store`."""
+        return list(self._events.get(run_id, ()))
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._events.clear()
+
+
+class _Done:
+    """An awaitable that is over already, without a task switch."""
+
+    def __await__(self) -> Any:
+        return iter(())
+
+
+DONE: Awaitable[None] = _Done()
+
+
+class Journal:
+    """One run's ordered, append-only events, and the record of an earlier process that is replayed by key.
+
+    Lives on the run's loop: no locks. A listener that fails is dropped and cannot hurt the run.
+    """
+
+    def __init__(self, store: Store | None, run_id: str, listeners: Sequence[Callable[[Event], None]] = ()) -> None:
+        self.store = store
+        self.run_id = run_id
+        self.events: list[Event] = store.read(run_id) if store else []
+        self._listeners = list(listeners)
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._recorded = {(e.kind, e.key): e for e in self.events if e.key and e.kind in REPLAYED}
+        self._unused: dict[str, set[str]] = defaultdict(set)
+        for kind, key in self._recorded:
+            if kind == CALL:
+                self._unused[self._recorded[kind, key].scope].add(key)
+        self._intended = {e.key for e in self.events if e.kind == INTENT}
+        self.resumed = bool(self.events)
+        self.streams = any(getattr(listener, "deltas", False) for listener in listeners)
+        """A listener with a true attribute `deltas` is also shown replies while they are written (not journalled)."""
+
+    def key(self, scope: str, what: str) -> str:
+        """The key of the next occurrence of `what` in a scope."""
+        self._counts[scope, what] = nth = self._counts[scope, what] + 1
+        return f"{scope}|{what}|{nth}"
+
+    def recorded(self, kind: str, key: str) -> Event | None:
+        """What an earlier process wrote under this key."""
+        event = self._recorded.get((kind, key))
+        if event is not None and kind == CALL:
+            self._unused[event.scope].discard(key)
+        return event
+
+    def diverged(self, scope: str, key: str) -> bool:
+        """True if replayed code asks for something new while replies recorded in this scope lie unused."""
+        return self.resumed and key not in self._intended and bool(self._unused.get(scope))
+
+    def note(self, kind: str, *, scope: str = "", key: str = "", **data: Any) -> Event:
+        """Append an event; it is written with the next commit. A recorded one is shown again, not doubled."""
+        event, _ = self._append(kind, scope, key, data)
+        if self._listeners:
+            self.tell(event)
+        return event
+
+    async def commit(self, kind: str, *, scope: str = "", key: str = "", **data: Any) -> Event:
+        """Append an event and wait until it outlives the process."""
+        event, durable = self._append(kind, scope, key, data)
+        await durable
+        if self._listeners:
+            self.tell(event)
+        return event
+
+    def _append(self, kind: str, scope: str, key: str, data: Mapping[str, Any]) -> tuple[Event, Awaitable[None]]:
+        if key and kind in REPLAYED and (old := self._recorded.get((kind, key))) is not None:
+            return old, DONE
+        event = Event(seq=len(self.events), kind=kind, time=time.time(), scope=scope, key=key, data=data)
+        self.events.append(event)
+        durable = self.store.append(self.run_id, (event,)) if self.store else DONE
+        return event, durable
+
+    def tell(self, event: Event) -> None:
+        """Show an event to the listeners."""
+        for listener in tuple(self._listeners):
+            try:
+                listener(event)
+            except Exception as error:  # noqa: BLE001 - user code: it must not hurt the run
+                self._listeners.remove(listener)
+                self.note("listener_failed", error=f"{type(error).__name__}: {error}")
+
+    def spent(self) -> Usage:
+        """What earlier processes spent: every try that ended, and the reservation of every one that did not."""
+        total, ended = Usage(), set()
+        for event in self.events:
+            if event.kind in (CALL, CALL_ERROR, CALL_FAILED):
+                total = total + Usage(**event.data["usage"])
+                ended.add(event.data["intent"])
+        for event in self.events:
+            if event.kind == INTENT and event.seq not in ended:
+                total = total + Usage(**event.data["reserved"])
+        return total
+
+    def seconds(self) -> float:
+        """How long earlier processes worked on this run."""
+        return self.events[-1].time - self.events[0].time if self.events else 0.0
+
+
+def content(lm_name: str, request: Request) -> str:
+    """What makes two calls the same call: model, messages, sampling, constraint, tools, n, prefill; not the cap."""
+    body: dict[str, Any] = {"model": lm_name, "messages": request.messages}
+    for name in _CONTENT:
+        value = getattr(request, name)
+        if value is not None and value != ():
+            body[name] = value
+    if request.n != 1:
+        body["n"] = request.n
+    if request.extra:
+        body["extra"] = dict(request.extra)
+    return _encode(body)
+
+
+_CONTENT = (
+    "temperature",
+    "top_p",
+    "stop",
+    "seed",
+    "schema",
+    "grammar",
+    "tools",
+    "tool_choice",
+    "logprobs",
+    "prefill",
+    "effort",
+)
+
+
+def digest(value: Any) -> str:
+    """A short stable hash of a text, or of a value's canonical JSON."""
+    text = value if isinstance(value, str) else _encode(value)
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def derived_seed(seed: int, scope: str) -> int:
+    """A sampling seed from the run's seed and a place in it: equal on replay, different everywhere else."""
+    return int.from_bytes(blake2b(f"{seed}|{scope}".encode(), digest_size=4).digest(), "big") >> 1
+
+
+def plain(value: Any) -> Any:
+    """A JSON value for anything, the same in every process: never a memory address."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=repr)
+    if isinstance(value, bytes):
+        return {"bytes": blake2b(value, digest_size=12).hexdigest()}
+    if isinstance(value, Exception):
+        return f"{type(value).__name__}: {value}"
+    try:
+        return list(value)
+    except TypeError:
+        return str(value) if type(value).__str__ != object.__str__ else f"<{type(value).__qualname__}>"
+
+
+def used(usage: Usage) -> dict[str, Any]:
+    """A usage as JSON, zeros left out."""
+    return {name: value for name in Usage.__dataclass_fields__ if (value := getattr(usage, name))}
+
+
+def completion_data(completion: Completion) -> dict[str, Any]:
+    """A completion as JSON."""
+    return {
+        "model": completion.model,
+        "usage": None if completion.usage is None else used(completion.usage),
+        "choices": [
+            {name: value for name in Choice.__dataclass_fields__ if (value := getattr(c, name))}
+            for c in completion.choices
+        ],
+    }
+
+
+def completion_from(data: Mapping[str, Any]) -> Completion:
+    """The completion that `completion_data` wrote."""
+    usage = data["usage"]
+    return Completion(
+        model=data["model"],
+        usage=None if usage is None else Usage(**usage),
+        choices=tuple(
+            Choice(**{k: tuple(v) if k in _TUPLES else v for k, v in c.items()})  # type: ignore[arg-type]
+            for c in data["choices"]
+        ),
+    )
+
+
+_TUPLES = ("tool_calls", "logprobs")
+
+
+def score_from(data: Mapping[str, Any] | None) -> Score | None:
+    """The score whose JSON form is in an event."""
+    if data is None:
+        return None
+    return Score(
+        value=data["value"],
+        feedback=data["feedback"],
+        verdicts=tuple(Verdict(**v) for v in data["verdicts"]),
+    )
+
+
+def score_data(score: Score | None) -> dict[str, Any] | None:
+    """A score as JSON."""
+    if score is None:
+        return None
+    return {"value": score.value, "feedback": score.feedback, "verdicts": [plain(v) for v in score.verdicts]}
+
+
+def critique_data(critique: CritiqueValue) -> dict[str, Any]:
+    """A critique as JSON."""
+    return {**plain(critique), "issues": [plain(i) for i in critique.issues], "keep": list(critique.keep)}
+
+
+def critique_from(data: Mapping[str, Any]) -> CritiqueValue:
+    """The critique that `critique_data` wrote."""
+    return CritiqueValue(
+        verdict=data["verdict"],
+        issues=tuple(Issue(**i) for i in data["issues"]),
+        keep=tuple(data["keep"]),
+        by=data["by"],
+    )

@@ -1,0 +1,75 @@
+"""HTTP clients of the `openai` SDK: one per endpoint and event loop, closed when the loop shuts down."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    import openai
+
+_CONNECT_SECONDS = 10.0
+_SILENCE_SECONDS = 600.0  # Run's deadline ends a call; this only ends a connection that is dead
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """What one client serves."""
+
+    base_url: str
+    api_key: str = field(repr=False)
+    parallel: int
+    loopback: bool
+
+
+class _LoopClients:
+    """One loop's clients. The generator ends when the loop shuts down, as `asyncio.run` does, and closes them."""
+
+    def __init__(self) -> None:
+        self.by_upstream: dict[Upstream, openai.AsyncOpenAI] = {}
+        self.until_shutdown = self._until_shutdown()
+
+    async def _until_shutdown(self) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            while self.by_upstream:
+                await self.by_upstream.popitem()[1].close()
+
+
+_lock = threading.Lock()
+_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClients] = WeakKeyDictionary()
+
+
+async def client_for(upstream: Upstream) -> openai.AsyncOpenAI:
+    """The running loop's client for this upstream."""
+    loop = asyncio.get_running_loop()
+    mine = _loops.get(loop)
+    if mine is None:
+        mine = _LoopClients()
+        with _lock:
+            for closed in [other for other in _loops if other.is_closed()]:
+                del _loops[closed]
+            _loops[loop] = mine
+        await anext(mine.until_shutdown)  # the loop knows of it from here on
+    client = mine.by_upstream.get(upstream)
+    if client is None:
+        client = mine.by_upstream[upstream] = _client(upstream)
+    return client
+
+
+def _client(upstream: Upstream) -> openai.AsyncOpenAI:
+    import httpx2
+    import openai
+
+    limits = httpx2.Limits(max_connections=upstream.parallel, max_keepalive_connections=upstream.parallel)
+    # no limit on the wait for a connection: Run lets no more than `parallel` calls through
+    timeout = httpx2.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS, pool=None)
+    http = openai.DefaultAsyncHttpxClient(limits=limits, timeout=timeout, trust_env=not upstream.loopback)
+    return openai.AsyncOpenAI(
+        api_key=upstream.api_key, base_url=upstream.base_url, max_retries=0, timeout=timeout, http_client=http
+    )

@@ -1,0 +1,257 @@
+"""Requests and replies in the chat-completions wire form. Pure: knows nothing of connections."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from redraft.errors import BadRequestError, TransientLMError, UnsupportedError
+from redraft.lm.thoughts import ThoughtSplitter
+from redraft.protocols import Delta
+from redraft.types import Capabilities, Choice, Completion, Request, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalField:
+    """An optional field of `Request`: the capability it needs, and what upstreams call it."""
+
+    capability: str | None
+    names: tuple[str, ...]
+    """The first is the body's key, the others are words that error messages use for it."""
+
+
+OPTIONAL: Mapping[str, OptionalField] = {
+    "temperature": OptionalField("temperature", ("temperature",)),
+    "top_p": OptionalField(None, ("top_p",)),
+    "stop": OptionalField(None, ("stop",)),
+    "seed": OptionalField("seed", ("seed",)),
+    "n": OptionalField("n", ("n",)),
+    "schema": OptionalField("json_schema", ("response_format", "json_schema", "json schema", "structured output")),
+    "grammar": OptionalField("grammar", ("grammar",)),
+    "tools": OptionalField("tools", ("tools", "tool use", "tool calling", "function calling")),
+    "tool_choice": OptionalField("tools", ("tool_choice",)),
+    "logprobs": OptionalField("logprobs", ("logprobs", "top_logprobs")),
+    "prefill": OptionalField("prefill", ("prefill",)),
+    "effort": OptionalField(None, ("reasoning_effort", "reasoning effort")),
+}
+
+
+def asked(request: Request) -> tuple[str, ...]:
+    """The optional fields that the request sets."""
+    unset: tuple[Any, ...] = (None, ())
+    return tuple(f for f in OPTIONAL if getattr(request, f) not in unset and (f != "n" or request.n > 1))
+
+
+def refuse_unsupported(request: Request, capabilities: Capabilities, name: str) -> None:
+    """Raise `UnsupportedError` for a field that needs a capability the model does not have."""
+    for field in asked(request):
+        needs = OPTIONAL[field].capability
+        if needs and not getattr(capabilities, needs):
+            raise UnsupportedError(
+                f"{name} does not take {field!r} (its capability {needs!r} is off); leave it out, or declare the "
+                "capability if the server has it",
+                parameter=field,
+            )
+
+
+def request_body(request: Request, model: str, *, cap_name: str) -> dict[str, Any]:
+    """The request as a body; unset fields are not in it. `extra` has the last word."""
+    messages = [*request.messages]
+    if request.prefill is not None:
+        messages.append({"role": "assistant", "content": request.prefill})
+    plain = {
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        cap_name: request.max_tokens,
+        "stop": list(request.stop) or None,
+        "seed": request.seed,
+        "n": request.n if request.n > 1 else None,
+        "response_format": None if request.schema is None else _response_format(request.schema),
+        "grammar": request.grammar,
+        "tools": list(request.tools) or None,
+        "tool_choice": request.tool_choice,
+        "logprobs": None if request.logprobs is None else True,
+        "top_logprobs": request.logprobs or None,
+        "reasoning_effort": request.effort,
+    }
+    sent = {key: value for key, value in plain.items() if value is not None}
+    return {"model": model, "messages": messages, **sent, **request.extra}
+
+
+def as_json(body: Mapping[str, Any]) -> bytes:
+    """The body as UTF-8 JSON. Lone surrogates (half an emoji, cut by some model) become "?"."""
+    try:
+        text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadRequestError(f"the request cannot be written as JSON: {error}; send plain JSON values only") from error
+    return text.encode("utf-8", "replace")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is not a JSON value")
+
+
+def _response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": "answer", "schema": schema, "strict": is_strict(schema)},
+    }
+
+
+def is_strict(schema: object) -> bool:
+    """True if the schema keeps the rules of OpenAI's strict mode: every object closed, with all properties required."""
+    if isinstance(schema, list | tuple):
+        return all(is_strict(part) for part in schema)
+    if not isinstance(schema, Mapping):
+        return True
+    if not schema.keys().isdisjoint(("allOf", "oneOf", "not", "if", "patternProperties", "dependentSchemas")):
+        return False
+    properties = schema.get("properties") or {}
+    kinds = schema.get("type")
+    if properties or kinds == "object" or (isinstance(kinds, list | tuple) and "object" in kinds):
+        required = schema.get("required") or ()
+        if schema.get("additionalProperties") is not False or set(required) != set(properties):
+            return False
+    named = [schema.get(key) or {} for key in ("properties", "$defs", "definitions")]
+    parts = [part for table in named for part in table.values()]
+    return is_strict([*parts, *(schema.get(key) for key in ("anyOf", "items", "prefixItems"))])
+
+
+class Reply:
+    """Builds a completion out of stream chunks; a plain reply is a stream of one chunk.
+
+    Raises `TransientLMError` for what is no chat completion at all: a proxy's page, a cut stream, wrong types.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._model = ""
+        self._usage: Usage | None = None
+        self._parts: dict[int, _Part] = {}
+
+    def add(self, chunk: object) -> list[Delta]:
+        """Take one chunk; returns the new text and reasoning."""
+        if not isinstance(chunk, Mapping):
+            raise self.garbled(f"a JSON object was expected, got {type(chunk).__name__}")
+        choices = chunk.get("choices") or []
+        if not isinstance(choices, list) or not all(isinstance(choice, Mapping) for choice in choices):
+            raise self.garbled("`choices` is not a list of objects")
+        self._model = str(chunk.get("model") or self._model)
+        self._usage = read_usage(chunk.get("usage")) or self._usage
+        return [delta for place, choice in enumerate(choices) for delta in self._add(place, choice)]
+
+    def _add(self, place: int, choice: Mapping[str, Any]) -> list[Delta]:
+        at = choice.get("index", place)
+        whole = "message" in choice
+        said = choice.get("message" if whole else "delta") or {}
+        if not isinstance(at, int) or not isinstance(said, Mapping):
+            raise self.garbled("a choice without a message")
+        part = self._parts.setdefault(at, _Part())
+        try:
+            new = part.add(said, choice, whole=whole)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise self.garbled(f"a choice of another shape ({error})") from error
+        return [Delta(reasoning=reasoning, text=text, choice=at) for reasoning, text in new if reasoning or text]
+
+    def completion(self) -> Completion:
+        """The whole reply."""
+        if not self._parts:
+            raise self.garbled("it holds no choices")
+        if not all(part.ended for part in self._parts.values()):
+            raise self.garbled("the stream broke off before its finish reason")
+        choices = tuple(part.choice() for _, part in sorted(self._parts.items()))
+        return Completion(choices=choices, model=self._model, usage=self._usage)
+
+    def garbled(self, why: str) -> TransientLMError:
+        """The error for an unreadable reply; it carries the usage, if that was read."""
+        return TransientLMError(f"{self._name} sent an unreadable reply: {why}", sent=True, reported=self._usage)
+
+
+class _Part:
+    """One choice in the making."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._splitter = ThoughtSplitter()
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: dict[int, dict[str, Any]] = {}
+        self._logprobs: list[Mapping[str, Any]] | None = None
+        self._finish: str | None = None
+
+    def add(self, said: Mapping[str, Any], choice: Mapping[str, Any], *, whole: bool) -> list[tuple[str, str]]:
+        thought = _text(said.get("reasoning_content") or said.get("reasoning"))
+        new = [(thought, ""), self._splitter.feed(_text(said.get("content")) or _text(said.get("refusal")))]
+        for call in said.get("tool_calls") or ():
+            self._add_call(call)
+        tokens = (choice.get("logprobs") or {}).get("content")
+        if tokens is not None:
+            self._logprobs = [*(self._logprobs or ()), *tokens]
+        finish = choice.get("finish_reason")
+        if finish or whole:
+            self.ended = True
+            self._finish = str(finish) if finish else None
+            new.append(self._splitter.flush())
+        self._reasoning += [reasoning for reasoning, _ in new]
+        self._text += [text for _, text in new]
+        return new
+
+    def _add_call(self, piece: Mapping[str, Any]) -> None:
+        function = piece.get("function") or {}
+        starts = piece.get("id") or function.get("name")
+        at = piece.get("index")
+        if at is None:  # some servers send whole calls without an index
+            at = len(self._calls) if starts else len(self._calls) - 1
+        known = self._calls.get(at)
+        if known is None:
+            self._calls[at] = {**{k: v for k, v in piece.items() if k != "index"}, "function": dict(function)}
+        else:
+            so_far = known["function"].get("arguments") or ""
+            known["function"]["arguments"] = so_far + (function.get("arguments") or "")
+
+    def choice(self) -> Choice:
+        return Choice(
+            text="".join(self._text),
+            reasoning="".join(self._reasoning),
+            tool_calls=tuple(self._calls.values()),
+            finish_reason=self._finish,
+            logprobs=None if self._logprobs is None else tuple(self._logprobs),
+        )
+
+
+def _text(value: object) -> str:
+    """A text field: a string, null, or a list of content parts."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, list):
+        return "".join(_text(part.get("text")) for part in value if part.get("type") == "text")
+    raise TypeError(f"text expected, got {type(value).__name__}")
+
+
+def read_usage(raw: object) -> Usage | None:
+    """The reported tokens; None if they are missing or make no sense."""
+    if not isinstance(raw, Mapping):
+        return None
+    given, written = _tokens(raw, "prompt_tokens"), _tokens(raw, "completion_tokens")
+    if given is None or written is None:
+        return None
+    # some upstreams leave reasoning out of completion_tokens, but never out of the total
+    output = max(written, (_tokens(raw, "total_tokens") or 0) - given)
+    cached = _tokens(raw.get("prompt_tokens_details"), "cached_tokens")
+    if cached is None:
+        cached = _tokens(raw, "prompt_cache_hit_tokens")
+    return Usage(
+        input_tokens=given,
+        output_tokens=output,
+        cached_tokens=min(cached or 0, given),
+        reasoning_tokens=min(_tokens(raw.get("completion_tokens_details"), "reasoning_tokens") or 0, output),
+    )
+
+
+def _tokens(raw: object, key: str) -> int | None:
+    value = raw.get(key) if isinstance(raw, Mapping) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

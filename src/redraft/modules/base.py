@@ -1,0 +1,77 @@
+"""Module: named inputs in, a Prediction out. Sync and async callers get the same coroutine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from redraft.frame import current_frame, entered
+from redraft.run import Run
+from redraft.scoring import as_prediction
+from redraft.sync import call_user, on_loop, run_sync
+from redraft.types import Prediction
+
+
+class Module:
+    """Base class of modules. Override `forward` (a `def`, run in a worker thread) or `aforward` (the fast path).
+
+    Sub-modules are plain attributes, also in lists, tuples and dicts. A module called inside another one, or inside a
+    strategy, joins the surrounding run: one budget, one journal. Calling a module never changes it.
+    """
+
+    def __call__(self, **inputs: Any) -> Any:
+        """Run on the inputs and wait. On an event loop, `await module.acall(...)` instead."""
+        frame = current_frame()
+        return run_sync(lambda: self.acall(**inputs), home=frame.run.loop if frame else None)
+
+    async def acall(self, **inputs: Any) -> Any:
+        """Run on the inputs. Outside any run this opens one, with the budget and store of the settings."""
+        frame = current_frame()
+        if frame is None:
+            async with Run():
+                return await self._within(inputs)
+        return await on_loop(lambda: self._within(inputs), frame.run.loop)
+
+    async def _within(self, inputs: dict[str, Any]) -> Prediction:
+        frame = current_frame()
+        assert frame is not None
+        with entered(frame.inner(self, inputs)):
+            return as_prediction(await self._forward(inputs))
+
+    async def _forward(self, inputs: dict[str, Any]) -> Any:
+        kind = type(self)
+        if kind.aforward is not Module.aforward:
+            return await self.aforward(**inputs)
+        if kind.forward is not Module.forward:
+            return await call_user(self.forward, **inputs)
+        raise TypeError(
+            f"{kind.__name__} defines neither forward nor aforward; define one: it turns inputs into outputs"
+        )
+
+    def forward(self, **inputs: Any) -> Any:
+        """What the module does, as sync code; it may call other modules as functions."""
+        return self(**inputs)
+
+    async def aforward(self, **inputs: Any) -> Any:
+        """What the module does, as async code; it awaits other modules' `acall`."""
+        return await self.acall(**inputs)
+
+    def named_modules(self) -> Iterator[tuple[str, Any]]:
+        """All modules inside this one with their attribute paths, e.g. `("steps[0].critic", <Predict>)`."""
+        seen: set[int] = {id(self)}
+        for name, value in vars(self).items():
+            yield from _walk(name, value, seen)
+
+
+def _walk(path: str, value: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, list | tuple):
+        for i, item in enumerate(value):
+            yield from _walk(f"{path}[{i}]", item, seen)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _walk(f"{path}[{key!r}]", item, seen)
+    elif (isinstance(value, Module) or hasattr(value, "acall")) and id(value) not in seen:
+        seen.add(id(value))
+        yield path, value
+        for name, item in getattr(value, "__dict__", {}).items():
+            yield from _walk(f"{path}.{name}", item, seen)

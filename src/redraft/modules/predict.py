@@ -1,0 +1,121 @@
+"""Predict and ChainOfThought: one signature, one reply, parsed into typed fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redraft.config import resolve_lm
+from redraft.errors import InputError, ParseError, UnsupportedError
+from redraft.frame import Frame, current_frame
+from redraft.modules.base import Module
+from redraft.modules.wire import Style, asked_of, compose, parse, style_for
+from redraft.protocols import LM
+from redraft.purchase import refuses, remember_refusal
+from redraft.signature import Signature, SignatureSpec, as_signature
+from redraft.types import Completion, Prediction, Request
+
+_SAMPLING = frozenset(Request.__dataclass_fields__) - {"messages", "schema", "max_tokens", "temperature"}
+
+
+class Predict(Module):
+    """Ask a model for a signature's outputs: `Predict("question -> answer: int")(question="6 x 7?").answer`.
+
+    A single `str` output is the reply's text. Typed outputs use the model's JSON schema mode, else delimited text. A
+    reply that does not parse is asked for again in a fresh prompt that names the error, at most `reasks` times, each
+    counted and recorded; then `ParseError`. Further keywords are sampling parameters of `Request` (top_p, stop, tools).
+    """
+
+    def __init__(
+        self,
+        signature: str | type[Signature] | SignatureSpec,
+        *,
+        lm: LM | str | None = None,
+        system: str = "",
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        reasks: int = 2,
+        role: str = "author",
+        **sampling: Any,
+    ) -> None:
+        self.signature = as_signature(signature)
+        self.lm = lm
+        self.system = system
+        self.temperature = temperature
+        self.max_tokens = max_tokens
+        self.reasks = reasks
+        self.role = role
+        if unknown := sorted(set(sampling) - _SAMPLING):
+            raise InputError(f"unknown sampling parameter {unknown[0]!r}; known: {', '.join(sorted(_SAMPLING))}")
+        self.sampling = sampling
+
+    async def aforward(self, **inputs: Any) -> Prediction:
+        """See `Module`."""
+        frame = current_frame()
+        assert frame is not None
+        bound = self.signature.bind(inputs)
+        lm = frame.advice.lm or resolve_lm(self.lm)
+        error: ParseError | None = None
+        for _ in range(1 + self.reasks):
+            style = self._style(lm)
+            try:
+                completion = await self._ask(frame, lm, bound, style, error)
+            except UnsupportedError as refused:
+                if refused.parameter != "schema" or style != "schema":
+                    raise
+                remember_refusal(lm, "schema")
+                style = self._style(lm)
+                completion = await self._ask(frame, lm, bound, style, error)
+            try:
+                return parse(self.signature, completion, style)
+            except ParseError as caught:
+                thought_again = error is not None and _only_thought(completion) and _only_thought(error.completion)
+                error = caught
+                error.completion = completion
+                frame.run.parse_failed(error, frame)
+                if thought_again:
+                    break
+        assert error is not None
+        raise error
+
+    def _style(self, lm: LM) -> Style:
+        style = style_for(self.signature, lm.capabilities)
+        return "tags" if style == "schema" and refuses(lm, "schema") else style
+
+    async def _ask(
+        self, frame: Frame, lm: LM, bound: dict[str, Any], style: Style, error: ParseError | None
+    ) -> Completion:
+        advice = frame.advice
+        temperature = self.temperature if advice.temperature is None else advice.temperature
+        thought = error is not None and _only_thought(error.completion)
+        request = Request(
+            messages=compose(
+                self.signature,
+                bound,
+                style=style,
+                system=self.system,
+                requirements=advice.requirements,
+                hint=advice.hint,
+                error="" if error is None else str(error),
+            ),
+            temperature=temperature if lm.capabilities.temperature else None,
+            # A reply that was all thought gets more room; the same request would only think again.
+            max_tokens=self.max_tokens * 2 if self.max_tokens and thought else self.max_tokens,
+            schema=asked_of(self.signature).json_schema() if style == "schema" else None,
+            **{**self.sampling, **({"effort": "low"} if thought and lm.capabilities.reasoning else {})},
+        )
+        return await frame.run.complete(request, lm=lm, role=self.role)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.signature)!r})"
+
+
+class ChainOfThought(Predict):
+    """Predict that writes its `reasoning` first; the reasoning is an output field of its own, never judged."""
+
+    def __init__(self, signature: str | type[Signature] | SignatureSpec, **options: Any) -> None:
+        spec = as_signature(signature)
+        super().__init__(spec.with_output("reasoning", desc="think step by step before the answer"), **options)
+
+
+def _only_thought(completion: Completion | None) -> bool:
+    return bool(completion and completion.reasoning and not completion.text.strip() and not completion.tool_calls)

@@ -1,0 +1,317 @@
+"""One reply being bought, in the order of docs/design.md section 4: journal (already paid? return it), reserve, call
+under deadline with the one retry loop, commit the reply before anyone uses it, settle, emit.
+
+`Run.complete` makes a Purchase for each call; nothing else does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from redraft import errors
+from redraft.budget import Ask, Gate, Reservation
+from redraft.errors import DivergedError, LMError, TransientLMError, UnsupportedError
+from redraft.frame import Frame
+from redraft.journal import (
+    CALL,
+    CALL_ERROR,
+    CALL_FAILED,
+    INTENT,
+    completion_data,
+    completion_from,
+    content,
+    derived_seed,
+    digest,
+    used,
+)
+from redraft.protocols import LM, Delta
+from redraft.retry import wait_before
+from redraft.sync import leave_behind
+from redraft.types import Completion, Event, Request, Usage
+
+if TYPE_CHECKING:
+    from redraft.run import Run
+
+OPTIONAL = frozenset({"temperature", "top_p", "seed", "logprobs", "effort"})
+"""Parameters that are dropped when a model refuses them; a constraint, a tool or a stop never is."""
+
+_refused: dict[str, set[str]] = defaultdict(set)
+_gates: dict[tuple[str, int], Gate] = {}
+
+
+def refuses(lm: LM, parameter: str) -> bool:
+    """True if this model refused the parameter earlier in this process."""
+    return parameter in _refused[lm.name]
+
+
+def remember_refusal(lm: LM, parameter: str) -> None:
+    """From now on this model is not sent the parameter."""
+    _refused[lm.name].add(parameter)
+
+
+class Purchase:
+    """One reply being bought. Settled exactly once, whatever happens."""
+
+    def __init__(self, run: Run, frame: Frame, lm: LM, request: Request, role: str) -> None:
+        self.run = run
+        self.frame = frame
+        self.lm = lm
+        self.request = request
+        self.role = role
+        self.content = content(lm.name, request)
+        self.key = run.journal.key(frame.scope, digest(self.content))
+        self._held: Reservation | None = None
+        self._intent: Event | None = None
+
+    async def complete(self) -> Completion:
+        """The reply: the journal's, or a new one."""
+        self.run.check_open()
+        journal = self.run.journal
+        if (old := journal.recorded(CALL, self.key)) is not None:
+            self._count_again(old)
+            return completion_from(old.data["completion"])
+        if (old := journal.recorded(CALL_ERROR, self.key)) is not None:
+            self._count_again(old)
+            raise _error_from(old.data)
+        if journal.diverged(self.frame.scope, self.key):
+            journal.note("diverged", scope=self.frame.scope, content=self.content)
+            if self.run.strict:
+                raise DivergedError(
+                    f"the resumed run asks for something else than was recorded in {self.frame.scope or 'its root'}; "
+                    "the code or its inputs changed. Start a new run, or allow buying anew with strict=False."
+                )
+        self.run.open_calls.add(self)
+        try:
+            return await self._until_deadline()
+        finally:
+            self.run.open_calls.discard(self)
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Charge a try that was left behind: its reservation if it was sent, else only the call."""
+        held, intent = self._held, self._intent
+        if held is None:
+            return
+        usage = self._worst(held) if intent is not None else Usage(calls=1)
+        if held.settle(usage) and intent is not None:
+            self.run.journal.note(
+                CALL_FAILED,
+                scope=self.frame.scope,
+                key=self.key,
+                intent=intent.seq,
+                usage=used(usage),
+                error="cancelled after sending",
+            )
+
+    def _count_again(self, old: Event) -> None:
+        self.frame.meter.replayed(Usage(**old.data["usage"]))
+        self.run.journal.tell(old)
+
+    async def _until_deadline(self) -> Completion:
+        """No longer than the nearest deadline, even if the LM ignores its cancellation."""
+        left = self.frame.meter.seconds_left
+        if left is None:
+            return await self._buy()
+        task = asyncio.ensure_future(self._buy())
+        try:
+            await asyncio.wait({task}, timeout=max(left, 0))
+        finally:
+            if not task.done():
+                task.cancel()
+        if task.done():
+            return task.result()
+        await leave_behind(task)
+        raise self.frame.meter.out_of_time()
+
+    async def _buy(self) -> Completion:
+        tried = 0
+        while True:
+            try:
+                return await self._try()
+            except UnsupportedError as error:
+                if error.parameter not in OPTIONAL or refuses(self.lm, error.parameter):
+                    raise
+                remember_refusal(self.lm, error.parameter)
+                self._say("dropped", parameter=error.parameter, model=self.lm.name, error=str(error))
+            except LMError as error:
+                tried += 1
+                wait = wait_before(error, tried, self.run.tries)
+                if wait is None:
+                    raise
+                self._say("retry", wait=wait, error=str(error), tried=tried)
+                left = self.frame.meter.seconds_left
+                if left is not None and wait >= left:
+                    raise self.frame.meter.out_of_time() from error
+                await asyncio.sleep(wait)
+
+    async def _try(self) -> Completion:
+        self._intent = None
+        self._held = held = await self.frame.meter.reserve(self._ask())
+        gate = _gate(self.lm)
+        await gate.enter()
+        try:
+            self.run.check_open()
+            self._intent = await self.run.journal.commit(
+                INTENT,
+                scope=self.frame.scope,
+                key=self.key,
+                content=self.content,
+                role=self.role,
+                cap=held.cap,
+                reserved=used(self._worst(held)),
+            )
+            started = time.perf_counter()
+            completion = await self.run.send(self.lm, self._as_sent(held), self._on_delta())
+        except LMError as error:
+            await self._failed(error, held)
+            raise
+        finally:
+            gate.leave()
+        await self._bought(completion, held, time.perf_counter() - started)
+        return completion
+
+    def _ask(self) -> Ask:
+        meter, request = self.frame.meter, self.request
+        if not meter.limits_tokens:
+            return Ask(prompt=0, cap=request.max_tokens, n=request.n)
+        caps = [c for c in (request.max_tokens, self.lm.max_output) if c is not None]
+        price = self.lm.cost if meter.limits_money else None
+        return Ask(prompt=self._prompt_bound(), cap=min(caps, default=None), n=request.n, price=price)
+
+    def _prompt_bound(self) -> int:
+        """Most tokens that the prompt can be: a tokenizer's count, else a byte a token and room for chat markup."""
+        counted = self.lm.count(self.request) if self.frame.meter.limits_tokens else None
+        if counted is not None:
+            return counted
+        return len(self.content.encode("utf-8", "surrogatepass")) + 16 * len(self.request.messages) + 64
+
+    def _worst(self, held: Reservation) -> Usage:
+        """What a sent try is charged when its usage never comes: its reservation, as a range from nothing."""
+        prompt = self._prompt_bound()
+        out = self.request.n * (held.cap or 0)
+        cost = self.lm.cost(Usage(input_tokens=prompt, output_tokens=out))
+        return Usage(
+            calls=1,
+            uncertain_tokens=prompt + out,
+            uncertain_cost=cost or 0.0,
+            unpriced=int(cost is None),
+            unbounded=int(held.cap is None),
+        )
+
+    def _as_sent(self, held: Reservation) -> Request:
+        """The request with its cap and seed, without what this model refuses."""
+        changes: dict[str, Any] = {"max_tokens": held.cap}
+        if self.request.seed is None and self.lm.capabilities.seed:
+            changes["seed"] = derived_seed(self.run.root.seed, self.key)
+        changes.update(dict.fromkeys(_refused[self.lm.name] & OPTIONAL))
+        return replace(self.request, **changes)
+
+    def _on_delta(self) -> Callable[[Delta], None] | None:
+        journal, scope = self.run.journal, self.frame.scope
+        if not journal.streams:
+            return None
+
+        def show(delta: Delta) -> None:
+            data = {"text": delta.text, "reasoning": delta.reasoning, "role": self.role}
+            journal.tell(Event(seq=-1, kind="delta", time=time.time(), scope=scope, data=data))
+
+        return show
+
+    async def _bought(self, completion: Completion, held: Reservation, seconds: float) -> None:
+        usage = self._measured(completion, held)
+        held.settle(usage)
+        assert self._intent is not None
+        await self.run.journal.commit(
+            CALL,
+            scope=self.frame.scope,
+            key=self.key,
+            intent=self._intent.seq,
+            role=self.role,
+            model=self.lm.name,
+            usage=used(usage),
+            completion=completion_data(completion),
+            seconds=round(seconds, 6),
+        )
+        if usage.overrun:
+            self._say("overrun", tokens=usage.overrun, cap=held.cap, model=self.lm.name)
+
+    async def _failed(self, error: LMError, held: Reservation) -> None:
+        """Refused before sending or 4xx: one call and no tokens. Failed after sending: its reservation, as a range."""
+        if error.reported is not None:
+            usage = self._priced(replace(error.reported, calls=1))
+        elif error.sent:
+            usage = self._worst(held)
+        else:
+            usage = Usage(calls=1)
+        held.settle(usage)
+        if self._intent is None:
+            return
+        transient = isinstance(error, TransientLMError)
+        await self.run.journal.commit(
+            CALL_FAILED if transient else CALL_ERROR,
+            scope=self.frame.scope,
+            key=self.key,
+            intent=self._intent.seq,
+            usage=used(usage),
+            **_error_data(error),
+        )
+
+    def _measured(self, completion: Completion, held: Reservation) -> Usage:
+        """Reported usage is exact. A finished reply without one is counted, marked, and given an upper end."""
+        if (reported := completion.usage) is not None:
+            limit = self.request.n * held.cap if held.cap is not None else None
+            over = 0 if limit is None else max(0, reported.output_tokens - limit)
+            return self._priced(replace(reported, calls=1, overrun=over))
+        prompt = self._prompt_bound()
+        written = sum(len((c.text + c.reasoning).encode("utf-8", "surrogatepass")) for c in completion.choices)
+        guess = Usage(calls=1, estimated=1, input_tokens=-(-prompt // 4), output_tokens=-(-written // 4))
+        if held.cap is not None:
+            written = min(written, self.request.n * held.cap)
+            guess = replace(guess, output_tokens=min(guess.output_tokens, written))
+        low, high = self.lm.cost(guess), self.lm.cost(Usage(input_tokens=prompt, output_tokens=written))
+        return replace(
+            guess,
+            uncertain_tokens=prompt + written - guess.tokens,
+            cost=low or 0.0,
+            uncertain_cost=(high or 0.0) - (low or 0.0),
+            unpriced=int(low is None),
+        )
+
+    def _priced(self, usage: Usage) -> Usage:
+        cost = self.lm.cost(usage)
+        return replace(usage, unpriced=1) if cost is None else replace(usage, cost=cost)
+
+    def _say(self, kind: str, **data: Any) -> None:
+        self.run.journal.note(kind, scope=self.frame.scope, **data)
+
+
+def _gate(lm: LM) -> Gate:
+    """One gate an upstream, shared by every run of the process."""
+    gate = _gates.get((lm.name, lm.parallel))
+    if gate is None:
+        gate = _gates[lm.name, lm.parallel] = Gate(lm.parallel)
+    return gate
+
+
+def _error_data(error: LMError) -> dict[str, Any]:
+    return {
+        "class": type(error).__name__,
+        "error": str(error),
+        "status": error.status,
+        "sent": error.sent,
+        "parameter": getattr(error, "parameter", None),
+    }
+
+
+def _error_from(data: Any) -> LMError:
+    """The recorded refusal again, for a replay."""
+    kind = getattr(errors, data["class"], LMError)
+    if kind is UnsupportedError:
+        return UnsupportedError(data["error"], parameter=data["parameter"], status=data["status"])
+    error: LMError = kind(data["error"], status=data["status"], sent=data["sent"])
+    return error

@@ -1,0 +1,102 @@
+"""What a run returns: the best attempt's fields, and everything that led to it. It computes nothing anew."""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+from redraft.types import Attempt, Event, Prediction, Score, StopReason, Usage
+
+
+class Result(Prediction):
+    """A Prediction (the best attempt's) with its receipt.
+
+    The output fields are attributes; where a field bears one of the names below, the name below wins and the field is
+    read as an item: `result["score"]`.
+    """
+
+    __slots__ = ("attempts", "best", "error", "events", "run_id", "stop_reason", "usage")
+
+    attempts: tuple[Attempt, ...]
+    """Everything that was tried, in order, the failed ones too."""
+    best: Attempt
+    events: tuple[Event, ...]
+    stop_reason: StopReason
+    usage: Usage
+    """All calls: losers, retries and cancelled ones included."""
+    run_id: str
+    error: Exception | None
+    """What ended the run, when `stop_reason` is budget, cancelled or error."""
+
+    def __init__(self, best: Attempt, **parts: Any) -> None:
+        super().__init__(best.prediction.to_dict() if best.prediction else {})
+        object.__setattr__(self, "best", best)
+        for name, value in parts.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def score(self) -> float | None:
+        """The best attempt's score; None if nothing judged it."""
+        return None if self.best.score is None else self.best.score.value
+
+    @property
+    def verdict(self) -> Score | None:
+        """The best attempt's whole score: feedback and the checks' verdicts."""
+        return self.best.score
+
+    @property
+    def passed(self) -> bool:
+        """True if every check passed (also when there was none)."""
+        return self.best.score is None or self.best.score.passed
+
+    @property
+    def cost(self) -> float | None:
+        """Dollars; None if a model's price is unknown."""
+        return None if self.usage.unpriced else self.usage.cost
+
+    @property
+    def prediction(self) -> Prediction:
+        """The output fields alone."""
+        return Prediction(self.to_dict())
+
+    @property
+    def text(self) -> str:
+        """The output as one text."""
+        return self.best.text
+
+    def receipt(self) -> str:
+        """One line: what was kept, what it cost, why it stopped."""
+        cost = "price unknown" if self.cost is None else f"${self.cost:.2f}" if not self.cost else f"${self.cost:.4f}"
+        return (
+            f"kept draft {self.best.index + 1} of {len(self.attempts)} | {count(self.usage.calls, 'call')} | "
+            f"{tokens(self.usage)} | {cost} | stopped: {self.stop_reason}"
+        )
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={value!r}" for name, value in self.to_dict().items())
+        score = "" if self.score is None else f"score {self.score:.2f} | "
+        return f"Result({fields})\n  {score}{self.receipt()} | run {self.run_id}"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{a.index + 1}</td><td>{'' if a.score is None else f'{a.score.value:.2f}'}</td>"
+            f"<td>{'kept' if a is self.best else html.escape(a.reason)}</td>"
+            f"<td style='text-align:left;white-space:pre-wrap'>{html.escape(a.text or str(a.error or ''))}</td></tr>"
+            for a in self.attempts
+        )
+        return (
+            f"<table><caption>{html.escape(self.receipt())}</caption>"
+            f"<tr><th>draft</th><th>score</th><th>why</th><th>text</th></tr>{rows}</table>"
+        )
+
+
+def count(number: int, noun: str) -> str:
+    """`1 call`, `2 calls`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def tokens(usage: Usage) -> str:
+    """`212 tokens`, `about 90 tokens`, or `212 to 300 tokens` where calls did not report theirs."""
+    if usage.uncertain_tokens:
+        return f"{usage.tokens} to {usage.tokens + usage.uncertain_tokens} tokens"
+    return f"{'about ' if usage.estimated else ''}{count(usage.tokens, 'token')}"

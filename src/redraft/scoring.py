@@ -1,0 +1,63 @@
+"""What user code returns, as values: a module's output as a Prediction, a reward's or check's as a Score."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+from redraft.errors import ScoreError
+from redraft.journal import plain
+from redraft.types import Attempt, Prediction, Score
+
+_TEXT_LIKE = str | bytes | list | tuple | set | int | float
+
+
+def as_prediction(value: Any) -> Prediction:
+    """A module's return value as a Prediction: a mapping's or model's fields, or one field `answer`."""
+    if isinstance(value, Prediction):
+        return value
+    if value is None:
+        raise ValueError("the module returned None; return a Prediction, a dict of output fields, or the answer itself")
+    fields = None if isinstance(value, _TEXT_LIKE) else plain(value)
+    return Prediction(fields) if isinstance(fields, dict) else Prediction(answer=value)
+
+
+def as_score(value: Any, name: str) -> Score:
+    """What a reward function returned as a Score: a number, a bool, `(number, "feedback")`, a Score, or an object with
+    `score` and `feedback`. Raises `ScoreError` naming the function for anything else; NaN is an error, not a zero.
+    """
+    if isinstance(value, Score):
+        return value
+    feedback = ""
+    if isinstance(value, tuple) and len(value) == 2:
+        value, feedback = value
+    elif hasattr(value, "score"):
+        value, feedback = value.score, getattr(value, "feedback", "")
+    if not isinstance(value, bool | int | float) or not math.isfinite(value):
+        raise ScoreError(
+            f"{name} returned {value!r} as a score; return a finite number (higher is better), "
+            '(number, "feedback"), or a Score'
+        )
+    return Score(value=float(value), feedback=str(feedback or ""))
+
+
+def rank(attempt: Attempt) -> tuple[int, float]:
+    """Sort key of attempts, higher is better: fewer hard failures first, then the score; unjudged ones last."""
+    return (-1_000_000, 0.0) if attempt.score is None else attempt.score.rank
+
+
+def name_of(thing: Any) -> str:
+    """What to call a user's function, class or object in a message."""
+    return str(getattr(thing, "__name__", None) or type(thing).__name__)
+
+
+def takes_two(fn: Callable[..., Any]) -> bool:
+    """True if a user's function wants `(inputs, prediction)`, False if it wants the draft alone."""
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):  # some C callables have no signature
+        return False
+    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(1 for p in parameters if p.default is p.empty and p.kind in places) >= 2

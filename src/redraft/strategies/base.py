@@ -1,0 +1,104 @@
+"""What every strategy shares: it is a Module, so that strategies nest; its calls return a Result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from redraft.budget import Budget
+from redraft.checks import Judgement
+from redraft.errors import InputError
+from redraft.frame import Advice, current_frame, entered
+from redraft.modules import Module, Predict
+from redraft.result import Result
+from redraft.run import Run
+from redraft.signature import Field, Signature, SignatureSpec
+from redraft.sync import on_loop
+from redraft.types import Attempt, Inputs, StopReason
+
+
+class Refining(Module):
+    """Base of strategies. A call is a run: `strategy(question="...")` or `await strategy.acall(...)` gives a Result.
+
+    Inside another run it spends from that run's budget, and from its own `budget` where it has one.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        *,
+        checks: Sequence[Any] = (),
+        reward_fn: Callable[..., Any] | None = None,
+        threshold: float | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        self.module = as_module(module)
+        self.judgement = Judgement(checks, reward_fn)
+        self.threshold = threshold
+        self.budget = budget
+
+    async def acall(self, **inputs: Any) -> Result:
+        """One run of the strategy."""
+        frame = current_frame()
+        if frame is None:
+            return await Run(budget=self.budget).execute(self, self.bind(inputs))
+        return await on_loop(lambda: self._nested(inputs), frame.run.loop)
+
+    async def _nested(self, inputs: dict[str, Any]) -> Result:
+        frame = current_frame()
+        assert frame is not None
+        with entered(frame.inner(self, inputs)):
+            return await Run(parent=frame.run, budget=self.budget).execute(self, self.bind(inputs))
+
+    def bind(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """The inputs with the module's defaults. Raises `InputError` before anything is spent."""
+        signature = getattr(self.module, "signature", None)
+        return dict(inputs) if signature is None else dict(signature.bind(inputs))
+
+    async def steps(self, run: Run, inputs: Inputs) -> StopReason:
+        """See `Strategy`."""
+        raise TypeError(
+            f"{type(self).__name__} defines no steps(run, inputs); it would propose nothing in {run.run_id}"
+        )
+
+    # What the subclasses' algorithms are written with
+
+    @property
+    def scorer(self) -> Judgement | None:
+        """Checks and reward; None if there are neither."""
+        return None if self.judgement.empty else self.judgement
+
+    def told(self, hint: str = "", temperature: float | None = None) -> Advice:
+        """Advice that states the checks' requirements, on top of what an outer strategy advises."""
+        frame = current_frame()
+        outer = frame.advice if frame else Advice()
+        return Advice(
+            requirements=(*outer.requirements, *self.judgement.requirements()),
+            hint="\n".join(h for h in (outer.hint, hint) if h),
+            temperature=outer.temperature if temperature is None else temperature,
+            lm=outer.lm,
+        )
+
+    def good_enough(self, attempt: Attempt) -> StopReason | None:
+        """PASSED if it meets all checks (and there is no threshold to reach), THRESHOLD if it reaches that."""
+        if attempt.score is None or not attempt.score.passed:
+            return None
+        if self.threshold is not None:
+            return StopReason.THRESHOLD if attempt.score.value >= self.threshold else None
+        return StopReason.PASSED if self.judgement.checks else None
+
+
+def as_module(thing: Any, **options: Any) -> Any:
+    """A module or function as it is; "question -> answer" or a signature class as a Predict; other text as the task.
+
+    `options` are for the Predict that is made.
+    """
+    if isinstance(thing, str) and "->" not in thing:
+        if not thing.strip():
+            raise InputError("the task is empty; say what to write, or give a signature such as 'question -> answer'")
+        thing = SignatureSpec([Field("task", str, "", thing)], [Field("answer")])
+    if isinstance(thing, str | SignatureSpec) or (isinstance(thing, type) and issubclass(thing, Signature)):
+        return Predict(thing, **options)
+    if callable(thing) or hasattr(thing, "acall"):
+        return thing
+    raise InputError(f"{thing!r} is no module; give a Module, a function, a signature, or the task as text")

@@ -1,0 +1,84 @@
+"""Refine and BestOfN, called as in DSPy: try a module up to N times, score each attempt, keep the best.
+
+This is the plain ladder: tell, check, resample (with a short hint in a fresh prompt, where that was not measured to
+harm). A retry never shows the bad draft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from redraft.config import resolve_lm
+from redraft.errors import InputError, RedraftError
+from redraft.run import Run
+from redraft.scoring import rank
+from redraft.strategies.base import Refining
+from redraft.types import Attempt, Inputs, StopReason
+
+
+class Refine(Refining):
+    """`Refine(module, N=3, reward_fn=None, threshold=None, fail_count=None, checks=())`.
+
+    Stops at the first attempt that passes all checks and reaches the threshold; returns the best otherwise.
+    `reward_fn(args, pred)` returns a number, `(number, "feedback")` or a Score, and may be async. `fail_count` is how
+    many attempts of one call may fail with an error (default: all but one); what failed is in `result.attempts`.
+    """
+
+    hints = True
+
+    def __init__(
+        self,
+        module: Any,
+        N: int = 3,
+        reward_fn: Callable[..., Any] | None = None,
+        threshold: float | None = None,
+        fail_count: int | None = None,
+        *,
+        checks: Sequence[Any] = (),
+        temperature: float = 1.0,
+        **options: Any,
+    ) -> None:
+        super().__init__(module, checks=checks, reward_fn=reward_fn, threshold=threshold, **options)
+        if not isinstance(N, int) or N < 1:
+            raise InputError(f"N={N!r}: give the number of attempts, 1 or more")
+        self.N = N
+        self.fail_count = N - 1 if fail_count is None else fail_count
+        self.temperature = temperature
+
+    async def steps(self, run: Run, inputs: Inputs) -> StopReason:
+        """Up to N attempts."""
+        failures = 0
+        advice = self.told()
+        for i in range(self.N):
+            rung = "resample" if i else "tell"
+            tried = await run.attempt(self.module, inputs, scorer=self.scorer, advice=advice, rung=rung)
+            if tried.error is not None:
+                failures += 1
+                run.reject(tried, f"failed: {tried.error}")
+                if failures > self.fail_count:
+                    raise tried.error
+            elif run.best is None or rank(tried) > rank(run.best):
+                run.accept(tried, "the first draft" if run.best is None else "scores above the best so far")
+            else:
+                run.reject(tried, f"does not score above draft {run.best.index + 1}")
+            if run.best is tried and (stop := self.good_enough(tried)):
+                return stop
+            advice = self.told(self.hint(tried), temperature=self.temperature)
+        return StopReason.ROUNDS
+
+    def hint(self, tried: Attempt) -> str:
+        """One short hint for a fresh prompt; none for the embedded model, where it was measured to be worse than none."""
+        feedback = tried.score.feedback if tried.score is not None else ""
+        if not self.hints or not feedback or resolve_lm(getattr(self.module, "lm", None)).name.startswith("local/"):
+            return ""
+        return HINT.format(feedback=feedback)
+
+
+class BestOfN(Refine):
+    """`BestOfN(module, N=3, reward_fn=None, threshold=None)`: independent samples, nothing learned in between."""
+
+    hints = False
+
+
+HINT = "An earlier answer fell short: {feedback} Write one that does not."

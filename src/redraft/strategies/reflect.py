@@ -1,0 +1,33 @@
+"""Generate-reflect-refine with personas: a writer drafts, an editor notes what falls short, the writer revises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from redraft.strategies.base import as_module
+from redraft.strategies.roles import Role, as_critic, as_role
+from redraft.strategies.self_refine import SelfRefine
+
+
+class Reflect(SelfRefine):
+    """Self-Refine's loop between a writer and an editor.
+
+    `Reflect("Review La Maison", editor="senior food critic", criteria=["sensory detail", "balanced tone"], rounds=1)`.
+    `module` is the task as text, a signature, or a module; `writer` and `editor` are personas, models or Roles; the
+    editor may also be a function or module. Further options are SelfRefine's.
+    """
+
+    def __init__(
+        self,
+        module: Any = "task -> answer",
+        writer: Any = None,
+        editor: Any = "senior editor",
+        criteria: Sequence[str] = (),
+        rounds: int = 1,
+        **options: Any,
+    ) -> None:
+        role = as_role(writer) or Role()
+        author = as_module(module, lm=role.lm, system=role.system, temperature=role.temperature)
+        critic = as_critic(editor, getattr(author, "lm", None), criteria)
+        super().__init__(author, critic=critic, reviser=role if writer else None, rounds=rounds, **options)

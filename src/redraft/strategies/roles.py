@@ -1,0 +1,95 @@
+"""Who writes, who criticises, who revises: personas, models and temperatures as modules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redraft.errors import InputError
+from redraft.frame import current_frame
+from redraft.judges import Critic
+from redraft.modules import Module, Predict
+from redraft.protocols import LM
+from redraft.registry import split_model
+from redraft.signature import Field, SignatureSpec
+from redraft.types import Issue, Prediction
+
+
+@dataclass(frozen=True, kw_only=True)
+class Role:
+    """A persona, a model, or both: `Role(persona="senior editor", lm="openai/gpt-4.1", temperature=0.2)`."""
+
+    persona: str = ""
+    lm: LM | str | None = None
+    temperature: float | None = None
+
+    @property
+    def system(self) -> str:
+        """The persona as a system prompt."""
+        if not self.persona:
+            return ""
+        return self.persona if self.persona.lower().startswith("you ") else f"You are a {self.persona}."
+
+
+def as_role(thing: Any) -> Role | None:
+    """A text is a persona, or a model if it says `provider/model` of a known provider; an LM is a model."""
+    if thing is None:
+        return Role()
+    if isinstance(thing, Role):
+        return thing
+    if isinstance(thing, str):
+        is_model = not any(c.isspace() for c in thing) and split_model(thing)[0] is not None
+        return Role(lm=thing) if is_model else Role(persona=thing)
+    return Role(lm=thing) if isinstance(thing, LM) else None
+
+
+def as_critic(thing: Any, lm: LM | str | None, criteria: Sequence[str] = ()) -> Any:
+    """A critic module or function from whatever names one; `lm` is the model where the role has none."""
+    role = as_role(thing)
+    if role is not None:
+        return Critic(role.persona, criteria=criteria, lm=role.lm or lm, temperature=role.temperature)
+    if callable(thing) or hasattr(thing, "acall"):
+        return thing
+    raise InputError(f"critic={thing!r}: give a persona, a model, a Role, a Critic, a function or a module")
+
+
+class Reviser(Module):
+    """Rewrites a draft. Inputs: `draft`, `issues`, `keep`, and the author's own inputs, which come last in the prompt:
+    the task restated at the end, images untouched. Outputs: the author's.
+    """
+
+    def __init__(self, author: Any, role: Role) -> None:
+        self.author = getattr(author, "signature", None)
+        self.role = role
+        self.lm = role.lm or getattr(author, "lm", None)
+
+    async def aforward(self, **inputs: Any) -> Prediction:
+        """See the class."""
+        frame = current_frame()
+        assert frame is not None
+        parts = {name: inputs.pop(name) for name in ("draft", "issues", "keep")}
+        fields = [Field("draft"), Field("issues", str, "change these"), Field("keep", str, "leave these as they are")]
+        if not parts["keep"]:
+            parts.pop("keep")
+            fields.pop()
+        own = self.author.inputs.values() if self.author else [Field(name, type(v)) for name, v in inputs.items()]
+        outputs = self.author.outputs.values() if self.author else [Field("answer")]
+        instructions = "\n\n".join(filter(None, (INSTRUCTIONS, self.author.instructions if self.author else "")))
+        spec = SignatureSpec((*fields, *own), outputs, instructions=instructions)
+        revise = Predict(spec, lm=self.lm, system=self.role.system, temperature=self.role.temperature, role="reviser")
+        return await revise.acall(**parts, **inputs)  # type: ignore[no-any-return]
+
+
+def listed(issues: Sequence[Issue]) -> str:
+    """Issues as lines a model can act on."""
+    return "\n".join(
+        f"- {f'({i.location}) ' if i.location else ''}{i.problem}{f' -> {i.suggestion}' if i.suggestion else ''}"
+        for i in issues
+    )
+
+
+INSTRUCTIONS = (
+    "Revise the draft: fix the issues and change nothing else. Answer with the whole revised text alone, "
+    "without comments."
+)

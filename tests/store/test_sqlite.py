@@ -1,0 +1,364 @@
+"""The SQLite journal: what was appended is what is read, in order, whoever else writes, and after a kill."""
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redraft.errors import StoreError
+from redraft.protocols import Store
+from redraft.store.sqlite import SCHEMA_VERSION, SqliteStore
+from redraft.types import Event
+
+WRITER = """
+import asyncio, sys
+from redraft.store.sqlite import SqliteStore
+from redraft.types import Event
+
+async def main(path, run_id, count):
+    store = SqliteStore(path)
+    for i in range(int(count)):
+        store.append(run_id, [Event(seq=2 * i, kind="aside", time=1.0, data={"i": i})])
+        await store.append(run_id, [Event(seq=2 * i + 1, kind="reply", time=1.0, data={"text": "x" * 200})])
+        print(2 * i + 1, flush=True)
+    store.close()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def event(seq, **data):
+    return Event(seq=seq, kind="note", time=1.5 + seq, scope="a.b[0]", key="k", data=data)
+
+
+def writer(path, run_id, count):
+    command = [sys.executable, "-c", WRITER, str(path), run_id, str(count)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def commits(path):
+    """How many transactions the write-ahead log holds: its frames that carry a database size."""
+    log = Path(f"{path}-wal").read_bytes()
+    page = int.from_bytes(log[8:12], "big")
+    return sum(log[at + 4 : at + 8] != bytes(4) for at in range(32, len(log), 24 + page))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture
+def store(path):
+    store = SqliteStore(path)
+    yield store
+    store.close()
+
+
+async def test_round_trip(store, path):
+    events = [event(0, text="naïve ☕", n=[1, 2.5, None, True, {"k": []}]), Event(seq=1, kind="end", time=2.0)]
+    await store.append("run", events)
+    await store.append("other", [event(0)])
+    assert store.read("run") == events
+    assert store.read("unknown") == []
+    store.close()
+    again = SqliteStore(path)
+    assert again.read("run") == events
+    again.close()
+
+
+def test_is_a_store_and_constructing_touches_nothing(tmp_path):
+    store = SqliteStore(tmp_path / "missing" / "deep" / "runs.db")
+    assert isinstance(store, Store)
+    assert list(tmp_path.iterdir()) == []
+    assert store.read("run") == []
+    assert store.path.exists()
+    store.close()
+    store.close()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.dictionaries(st.text(), JSON, max_size=4), max_size=4), st.text(), st.text(), st.floats(0, 1e12))
+def test_any_json_comes_back(datas, scope, run_id, time):
+    events = [Event(seq=i, kind="note", time=time, scope=scope, data=data) for i, data in enumerate(datas)]
+    with tempfile.TemporaryDirectory() as folder:
+        store = SqliteStore(Path(folder) / "runs.db")
+        store.append(run_id, events)
+        assert store.read(run_id) == events
+        store.close()
+
+
+async def test_half_a_surrogate_pair_comes_back(store):
+    await store.append("run", [event(0, text="cut \ud83d off")])
+    assert store.read("run") == [event(0, text="cut \ud83d off")]
+
+
+@pytest.mark.parametrize("value", [float("nan"), {1, 2}, b"bytes", object()])
+async def test_what_is_not_json_is_refused_at_once(store, value):
+    with pytest.raises(StoreError, match=r"Event 0 \(note\) of run 'run' .* is not JSON"):
+        store.append("run", [event(0, value=value)])
+    assert store.read("run") == []
+
+
+async def test_appends_of_one_iteration_are_one_transaction(store, path):
+    await store.append("run 0", [event(0)])
+    before = commits(path)
+
+    async def task(number):
+        await store.append(f"run {number}", [event(1), event(2)])
+        store.append(f"run {number}", [event(3)])
+
+    await asyncio.gather(*(task(number) for number in range(64)))
+    assert commits(path) == before + 2  # one for what the tasks awaited, one for what they left behind
+    assert [e.seq for e in store.read("run 63")] == [1, 2, 3]
+
+
+async def test_events_that_nobody_awaits_are_committed_by_the_loop(store, path):
+    for seq in range(3):
+        store.append("run", [event(seq)])
+    await asyncio.sleep(0)
+    other = SqliteStore(path)
+    assert [e.seq for e in other.read("run")] == [0, 1, 2]
+    other.close()
+
+
+async def test_read_and_close_include_what_is_queued(store, path):
+    first = store.append("run", [event(0)])
+    assert store.read("run") == [event(0)]
+    second = store.append("run", [event(1)])
+    store.close()
+    await first
+    await second
+    other = SqliteStore(path)
+    assert [e.seq for e in other.read("run")] == [0, 1]
+    other.close()
+
+
+async def test_a_cancelled_waiter_takes_nothing_back_and_hurts_no_neighbour(store):
+    async def task(seq):
+        await store.append("run", [event(seq)])
+
+    tasks = [asyncio.create_task(task(seq)) for seq in range(3)]
+    asyncio.get_running_loop().call_soon(tasks[1].cancel)
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert [t.cancelled() for t in tasks] == [False, True, False]
+    assert [e.seq for e in store.read("run")] == [0, 1, 2]
+
+
+def test_without_a_loop_append_commits_before_it_returns(store, path):
+    done = store.append("run", [event(0)])
+    other = SqliteStore(path)
+    assert other.read("run") == [event(0)]
+    other.close()
+
+    async def wait():
+        await done
+
+    asyncio.run(wait())
+    with pytest.raises(StoreError):
+        store.append("run", [event(0)])
+
+
+def test_a_loop_that_died_with_its_queue_holds_nobody_up(store):
+    async def queue():
+        store.append("run", [event(0)])
+
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    loop.run_until_complete(queue())
+    loop.close()
+    asyncio.set_event_loop(None)
+    store.append("run", [event(1)])
+    assert [e.seq for e in store.read("run")] == [0, 1]
+
+
+def test_threads_tasks_and_loops_are_kept_in_the_order_of_append(store, path):
+    numbers = iter(range(10_000))
+    turn = threading.Lock()
+
+    def append():
+        with turn:
+            return store.append("shared", [event(next(numbers))])
+
+    async def task():
+        for _ in range(20):
+            await append()
+
+    async def tasks():
+        await asyncio.gather(*(task() for _ in range(8)))
+
+    def plain():
+        for _ in range(50):
+            append()
+
+    targets = [lambda: asyncio.run(tasks())] * 2 + [plain] * 2
+    threads = [threading.Thread(target=target) for target in targets]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    db = sqlite3.connect(path)
+    assert [seq for (seq,) in db.execute("SELECT seq FROM events ORDER BY rowid")] == list(range(2 * 160 + 100))
+    db.close()
+
+
+async def test_a_number_that_exists_is_refused_and_its_neighbours_are_not(store):
+    await store.append("run", [event(0, by="first")])
+    results = await asyncio.gather(
+        store.append("other", [event(0)]),
+        store.append("run", [event(1), event(0, by="second")]),
+        store.append("another", [event(0)]),
+        return_exceptions=True,
+    )
+    assert [type(r) for r in results] == [type(None), StoreError, type(None)]
+    assert "run 'run'" in str(results[1])
+    assert "two writers share one run" in str(results[1])
+    assert store.read("run") == [event(0, by="first")]
+    assert store.read("other") == store.read("another") == [event(0)]
+
+
+async def test_two_stores_that_write_one_run_collide(store, path):
+    other = SqliteStore(path)
+    await store.append("run", [event(0)])
+    with pytest.raises(StoreError, match="two writers share one run"):
+        await other.append("run", [event(0)])
+    await other.append("run", [event(1)])
+    other.close()
+    assert [e.seq for e in store.read("run")] == [0, 1]
+
+
+async def test_a_full_disk_fails_every_waiter_and_spares_what_is_there(store):
+    await store.append("run", [event(0)])
+    db = store._connection()
+    (pages,) = db.execute("PRAGMA page_count").fetchone()
+    db.execute(f"PRAGMA max_page_count = {pages}")
+    big = "x" * 100_000
+    results = await asyncio.gather(
+        store.append("run", [event(1, big=big)]), store.append("other", [event(0)]), return_exceptions=True
+    )
+    assert [type(r) for r in results] == [StoreError, StoreError]
+    assert "2 runs" in str(results[0])
+    assert "Free some disk space" in str(results[0])
+    with pytest.raises(StoreError, match="Free some disk space"):
+        await store.append("run", [event(1, big=big)])
+    assert store.read("run") == [event(0)]
+    db.execute("PRAGMA max_page_count = 100000")
+    await store.append("run", [event(1, big=big)])
+    assert len(store.read("run")) == 2
+
+
+async def test_a_lock_that_another_process_keeps(store, path):
+    await store.append("run", [event(0)])
+    store._connection().execute("PRAGMA busy_timeout = 20")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    for events in ([event(1)], [event(1), event(2)]):
+        with pytest.raises(StoreError, match="Another process"):
+            await store.append("run", events)
+    assert store.read("run") == [event(0)]  # readers wait for no writer
+    other.close()
+    await store.append("run", [event(1)])
+
+
+@pytest.mark.parametrize("place", ["directory", "under a file", "no such folder", "not sqlite", "foreign", "newer"])
+async def test_a_path_that_cannot_be_a_run_store(tmp_path, place):
+    file = tmp_path / "file"
+    path, says = {
+        "directory": (tmp_path, "unable to open.*file in a writable folder"),
+        "under a file": (file / "runs.db", "file in a writable folder"),
+        "no such folder": (Path("/proc/nowhere/runs.db"), "file in a writable folder"),
+        "not sqlite": (file, "not a database.*left as it is"),
+        "foreign": (tmp_path / "foreign.db", "another program"),
+        "newer": (tmp_path / "newer.db", f"schema version {SCHEMA_VERSION + 1}.*upgrade redraft"),
+    }[place]
+    file.write_text("no database\n" * 100)
+    if place == "newer":
+        SqliteStore(path).read("")
+    if place in ("foreign", "newer"):
+        db = sqlite3.connect(path)
+        db.execute("CREATE TABLE theirs (x)")
+        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+        db.close()
+    store = SqliteStore(path)
+    with pytest.raises(StoreError, match=f"(?s){says}"):
+        await store.append("run", [event(0)])
+    with pytest.raises(StoreError, match=f"(?s){says}"):
+        store.read("run")
+    store.close()
+    assert file.read_text() == "no database\n" * 100
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+async def test_a_folder_or_file_that_may_not_be_written(store, path, tmp_path):
+    await store.append("run", [event(0)])
+    store.close()
+    for locked, mode in ((path, 0o400), (tmp_path, 0o500)):
+        locked.chmod(mode)
+    refused = [SqliteStore(path), SqliteStore(tmp_path / "new.db")]
+    for other in refused:
+        with pytest.raises(StoreError, match="writable"):
+            await other.append("run", [event(1)])
+        other.close()
+    tmp_path.chmod(0o700)
+
+
+async def test_a_damaged_file(store, path):
+    await store.append("run", [event(seq, text="x" * 500) for seq in range(100)])
+    store.close()
+    content = bytearray(path.read_bytes())
+    content[4096 * 3 :] = b"\xff" * (len(content) - 4096 * 3)
+    path.write_bytes(content)
+    damaged = SqliteStore(path)
+    with pytest.raises(StoreError, match=r"damaged.*\.recover"):
+        damaged.read("run")
+    damaged.close()
+
+
+async def test_a_closed_store_refuses(store):
+    store.close()
+    with pytest.raises(StoreError, match="is closed"):
+        await store.append("run", [event(0)])
+    with pytest.raises(StoreError, match="is closed"):
+        store.read("run")
+
+
+def test_processes_that_write_different_runs_at_once(path):
+    children = [writer(path, f"run {number}", 150) for number in range(3)]
+    for child in children:
+        child.communicate()
+    assert [child.returncode for child in children] == [0, 0, 0]
+    store = SqliteStore(path)
+    for number in range(3):
+        assert [e.seq for e in store.read(f"run {number}")] == list(range(300))
+    store.close()
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("lines", [1, 40, 700])
+def test_what_was_awaited_survives_kill_9(path, lines):
+    child = writer(path, "run", 1_000_000)
+    acknowledged = [int(child.stdout.readline()) for _ in range(lines)]
+    child.send_signal(signal.SIGKILL)
+    acknowledged += [int(line) for line in child.communicate()[0].split("\n")[:-1]]
+    store = SqliteStore(path)
+    kept = [e.seq for e in store.read("run")]
+    assert kept == list(range(len(kept)))  # a prefix: no holes
+    assert len(kept) > acknowledged[-1]
+    store.append("run", [event(len(kept))])
+    store.close()
