@@ -153,7 +153,21 @@ def test_unknown_type_lists_the_callers_own():
 
 
 ALPHABET = st.sampled_from(
-    [*"abq ,:=|[]()'\"\\.\n-", " -> ", "->", "str", "int", "list[", "Literal[", "Optional[", "'x'", "=3", "ü", "\x00", "\ud800"]
+    [
+        *"abq ,:=|[]()'\"\\.\n-",
+        " -> ",
+        "->",
+        "str",
+        "int",
+        "list[",
+        "Literal[",
+        "Optional[",
+        "'x'",
+        "=3",
+        "ü",
+        "\x00",
+        "\ud800",
+    ]
 )
 
 

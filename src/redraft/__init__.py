@@ -1,3 +1,125 @@
-"""redraft makes an LLM's answer meet its bar before anyone sees it."""
+"""redraft makes an LLM's answer meet its bar before anyone sees it: on any model, inside a hard budget, with a receipt.
+
+Names are imported when first used: `import redraft` alone costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from redraft import checks, errors, testing
+    from redraft.budget import Budget
+    from redraft.checks import Check, check
+    from redraft.config import configure, context
+    from redraft.frame import Advice
+    from redraft.judges import Critic, Pairwise
+    from redraft.modules import ChainOfThought, Module, Predict
+    from redraft.protocols import LM, Interpreter, Scorer, Store, Strategy
+    from redraft.result import Result
+    from redraft.run import Run
+    from redraft.signature import InputField, OutputField, Signature
+    from redraft.store import SqliteStore
+    from redraft.strategies import BestOfN, Refine, Reflect, Role, SelfRefine
+    from redraft.types import Attempt, Completion, Critique, Issue, Prediction, Request, Score, StopReason, Usage
 
 __version__ = "0.1.0"
+
+_EXPORTS = {
+    "Advice": "redraft.frame",
+    "Attempt": "redraft.types",
+    "BestOfN": "redraft.strategies",
+    "Budget": "redraft.budget",
+    "ChainOfThought": "redraft.modules",
+    "Check": "redraft.checks",
+    "Completion": "redraft.types",
+    "Critic": "redraft.judges",
+    "Critique": "redraft.types",
+    "InputField": "redraft.signature",
+    "Interpreter": "redraft.protocols",
+    "Issue": "redraft.types",
+    "LM": "redraft.protocols",
+    "Module": "redraft.modules",
+    "OutputField": "redraft.signature",
+    "Pairwise": "redraft.judges",
+    "Predict": "redraft.modules",
+    "Prediction": "redraft.types",
+    "Refine": "redraft.strategies",
+    "Reflect": "redraft.strategies",
+    "Request": "redraft.types",
+    "Result": "redraft.result",
+    "Role": "redraft.strategies",
+    "Run": "redraft.run",
+    "Score": "redraft.types",
+    "Scorer": "redraft.protocols",
+    "SelfRefine": "redraft.strategies",
+    "Signature": "redraft.signature",
+    "SqliteStore": "redraft.store",
+    "StopReason": "redraft.types",
+    "Store": "redraft.protocols",
+    "Strategy": "redraft.protocols",
+    "Usage": "redraft.types",
+    "check": "redraft.checks",
+    "checks": "redraft.checks",
+    "configure": "redraft.config",
+    "context": "redraft.config",
+    "errors": "redraft.errors",
+    "testing": "redraft.testing",
+}
+
+__all__ = [
+    "Advice",
+    "Attempt",
+    "BestOfN",
+    "Budget",
+    "ChainOfThought",
+    "Check",
+    "Completion",
+    "Critic",
+    "Critique",
+    "InputField",
+    "Interpreter",
+    "Issue",
+    "LM",
+    "Module",
+    "OutputField",
+    "Pairwise",
+    "Predict",
+    "Prediction",
+    "Refine",
+    "Reflect",
+    "Request",
+    "Result",
+    "Role",
+    "Run",
+    "Score",
+    "Scorer",
+    "SelfRefine",
+    "Signature",
+    "SqliteStore",
+    "StopReason",
+    "Store",
+    "Strategy",
+    "Usage",
+    "__version__",
+    "check",
+    "checks",
+    "configure",
+    "context",
+    "errors",
+    "testing",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'redraft' has no attribute {name!r}")
+    module = import_module(_EXPORTS[name])
+    value = module if _EXPORTS[name] == f"redraft.{name}" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -15,7 +15,16 @@ from typing import Any, TypeVar
 
 from redraft.budget import Budget, Meter
 from redraft.config import settings
-from redraft.errors import BudgetExceeded, LMError, ParseError, RedraftError, RunClosed, RunFailed, ScoreError, UsageError
+from redraft.errors import (
+    BudgetExceeded,
+    LMError,
+    ParseError,
+    RedraftError,
+    RunClosed,
+    RunFailed,
+    ScoreError,
+    UsageError,
+)
 from redraft.frame import NO_ADVICE, Advice, Frame, current_frame, entered
 from redraft.journal import Journal, critique_data, digest, plain, score_data, score_from
 from redraft.protocols import LM, Delta, Scorer, Store, Strategy
@@ -325,9 +334,9 @@ class Run:
         if not isinstance(error, UsageError) and self._best is None:
             for attempt in sorted((a for a in self.attempts if a.prediction is not None), key=rank, reverse=True)[:1]:
                 self.accept(attempt, f"the best of what there was when the run ended ({stop})")
-        self._close()
         data = None if error is None else plain(error)
         self.journal.note("stop", scope=self.scope, key=f"{self.scope}|stop", reason=str(stop), error=data)
+        self._close()
         best = self.best
         if best is None or isinstance(error, UsageError):
             raise self._carrying(error or RunFailed(f"the run ended ({stop}) before any attempt was finished"))
@@ -353,8 +362,6 @@ class Run:
         self.closed = True
         for purchase in [p for p in self.open_calls if p.run is self or self.parent is None]:
             purchase.abandon()
-        if self.parent is None:
-            self.journal.note("closed")
 
     def _within(self) -> Any:
         if self.loop is None:

@@ -1,12 +1,12 @@
 """The SQLite journal: what was appended is what is read, in order, whoever else writes, and after a kill."""
 
 import asyncio
+import itertools
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import threading
 from pathlib import Path
 
@@ -93,15 +93,23 @@ JSON = st.recursive(
 )
 
 
+@pytest.fixture(scope="module")
+def one_store(tmp_path_factory):
+    store = SqliteStore(tmp_path_factory.mktemp("json") / "runs.db")
+    yield store
+    store.close()
+
+
+FRESH = itertools.count()
+
+
 @settings(deadline=None)
 @given(st.lists(st.dictionaries(st.text(), JSON, max_size=4), max_size=4), st.text(), st.text(), st.floats(0, 1e12))
-def test_any_json_comes_back(datas, scope, run_id, time):
+def test_any_json_comes_back(one_store, datas, scope, run_id, time):
+    run_id += str(next(FRESH))
     events = [Event(seq=i, kind="note", time=time, scope=scope, data=data) for i, data in enumerate(datas)]
-    with tempfile.TemporaryDirectory() as folder:
-        store = SqliteStore(Path(folder) / "runs.db")
-        store.append(run_id, events)
-        assert store.read(run_id) == events
-        store.close()
+    one_store.append(run_id, events)
+    assert one_store.read(run_id) == events
 
 
 async def test_half_a_surrogate_pair_comes_back(store):

@@ -27,7 +27,10 @@ class Upstream:
 
 
 class _LoopClients:
-    """One loop's clients. The generator ends when the loop shuts down, as `asyncio.run` does, and closes them."""
+    """One loop's clients, closed by the generator's end when the loop shuts down its generators.
+
+    `asyncio.run` does that. A loop that is closed without leaves its connections to the garbage collector.
+    """
 
     def __init__(self) -> None:
         self.by_upstream: dict[Upstream, openai.AsyncOpenAI] = {}
@@ -37,6 +40,7 @@ class _LoopClients:
         try:
             yield
         finally:
+            _loops.pop(asyncio.get_running_loop(), None)  # clients refer to their loop: nothing else lets it go
             while self.by_upstream:
                 await self.by_upstream.popitem()[1].close()
 

@@ -16,6 +16,7 @@ from redraft.signature import Field, SignatureSpec
 _DECODER = json.JSONDecoder(strict=False)  # small models write line breaks into strings
 _TRIES = 50  # objects to look for; bounds the time that garbage takes
 _FENCED = re.compile(r"```[\w-]*[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
+_KEY = re.compile(r'(?<=[{,\s])"(\w[\w \-]*)"\s*:')
 _TAG = re.compile(r"<\s*(/?)\s*([^\W\d][\w \-]*?)\s*>")
 
 
@@ -41,6 +42,8 @@ def find(signature: SignatureSpec, text: str, *, json_first: bool) -> Found:
         return found
     bare = _unfenced(text)
     if bare.startswith("{"):
+        if found := _in_broken_json(names, bare):
+            return found
         if next(_objects(bare), None) is not None:
             return Found({})
         raise BrokenJSON(bare)
@@ -84,6 +87,25 @@ def _in_json(signature: SignatureSpec, names: Mapping[str, str], text: str) -> F
         if values:
             return Found(values)
     return None
+
+
+def _in_broken_json(names: Mapping[str, str], text: str) -> Found | None:
+    """JSON whose only fault is a quote or a comma inside a text: the known keys say where each value ends."""
+    if not text.endswith("}"):
+        return None
+    marks = [m for m in _KEY.finditer(text) if _plain_name(m[1]) in names]
+    values: dict[str, Any] = {}
+    for i, match in enumerate(marks):
+        end = marks[i + 1].start() if i + 1 < len(marks) else len(text) - 1
+        part = text[match.end() : end].strip().removesuffix(",").strip()
+        try:
+            value = json.loads(part, strict=False)
+        except (ValueError, RecursionError):
+            if len(part) < 2 or part[0] != '"' or part[-1] != '"':
+                return None
+            value = part[1:-1].replace("\\n", "\n").replace('\\"', '"')
+        values.setdefault(names[_plain_name(match[1])], value)
+    return Found(values) if len(values) == len(names) else None
 
 
 def _is_object(signature: SignatureSpec) -> bool:

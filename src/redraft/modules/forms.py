@@ -9,7 +9,19 @@ from redraft.notation import type_name
 from redraft.signature import Field, SignatureSpec
 
 _SAYS_NOTHING = frozenset(
-    {"answer", "output", "response", "reply", "result", "text", "completion", "content", "message", "prediction"}
+    {
+        "answer",
+        "output",
+        "response",
+        "reply",
+        "result",
+        "text",
+        "completion",
+        "content",
+        "message",
+        "prediction",
+        "tool_calls",
+    }
 )
 _WORDS = {
     str: "",
@@ -31,7 +43,7 @@ def ask(signature: SignatureSpec, style: str) -> str:
     key = f"ask {style}"
     found: str | None = signature._cache.get(key)
     if found is None:
-        write = {"plain": _plain, "schema": _json, "tags": _tags}[style]
+        write = {"plain": _plain, "schema": _json, "json": _asked_json, "tags": _tags}[style]
         found = signature._cache[key] = write(signature)
     return found
 
@@ -46,15 +58,25 @@ def _plain(signature: SignatureSpec) -> str:
 
 
 def _json(signature: SignatureSpec) -> str:
-    lines = (f"- {f.name}{_colon(_about(signature, f, nested=False))}" for f in signature.outputs.values())
-    return "\n".join(["Reply with a JSON object with these keys:", *lines])
+    fields = signature.outputs.values()
+    keys = [f'"{f.name}"' + (f" ({about})" if (about := _about(signature, f)) else "") for f in fields]
+    listed = f"{', '.join(keys[:-1])} and {keys[-1]}" if len(keys) > 1 else keys[0]
+    return f"Reply with JSON only, an object with the key{'s' if len(keys) > 1 else ''} {listed}."
+
+
+def _asked_json(signature: SignatureSpec) -> str:
+    return _json(signature) if len(signature.outputs) > 1 else _alone(signature)
+
+
+def _alone(signature: SignatureSpec) -> str:
+    (field,) = signature.outputs.values()
+    return f"Reply with the {field.name.replace('_', ' ')} only{_colon(_about(signature, field))}"
 
 
 def _tags(signature: SignatureSpec) -> str:
     fields = list(signature.outputs.values())
     if len(fields) == 1:  # a value alone needs no marks
-        field = fields[0]
-        return f"Reply with the {field.name.replace('_', ' ')} only{_colon(_about(signature, field))}"
+        return _alone(signature)
     lines = (f"<{f.name}>{_about(signature, f) or '...'}</{f.name}>" for f in fields)
     return "\n".join(["Reply in this form:", *lines])
 
@@ -83,7 +105,7 @@ def type_words(type_: Any) -> str:
         return " or ".join([*rest, "null"]) if all(rest) else ""
     if origin in (list, set, frozenset) or (origin is tuple and args[-1:] == (...,)):
         inner = {str: "texts", int: "whole numbers", float: "numbers"}.get(args[0], "")
-        return f"a JSON list of {inner}" if inner else ""
+        return f"a list of {inner}" if inner else ""
     return _BY_NAME.get(type_name(type_), "")
 
 

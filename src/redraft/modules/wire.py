@@ -1,7 +1,8 @@
 """How a signature becomes messages, and a reply becomes fields.
 
-Three styles: `plain` (the reply's text is the one field), `schema` (the upstream enforces a JSON schema), `tags` (the
-model is only asked for a form). What is the same on each try comes first, what changes comes last.
+Styles: `plain` (the reply's text is the one field), `schema` (the upstream enforces a JSON schema), `json` (the model is
+only asked for JSON), `tags` (it is asked for `<name>...</name>`: for long texts and code, which escapes garble). Small
+models follow JSON best. What is the same on each try comes first, what changes comes last.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from redraft.modules.forms import ask
 from redraft.signature import Field, SignatureSpec
 from redraft.types import Capabilities, Choice, Completion, Message, Prediction, draft_text
 
-Style = Literal["plain", "schema", "tags"]
+Style = Literal["plain", "schema", "json", "tags"]
 
 TOOL_CALLS = "tool_calls"
 """The output that takes a reply's tool calls, where a signature has it; the model is not asked to write it."""
@@ -35,9 +36,9 @@ _LONG = 200
 
 def style_for(signature: SignatureSpec, capabilities: Capabilities) -> Style:
     """The style that asks least of the model."""
-    if asked_of(signature).plain:
+    if asked_of(signature).plain or (len(signature.outputs) == 1 and TOOL_CALLS in signature.outputs):
         return "plain"
-    return "schema" if capabilities.json_schema else "tags"
+    return "schema" if capabilities.json_schema else "json"
 
 
 def asked_of(signature: SignatureSpec) -> SignatureSpec:
@@ -225,7 +226,7 @@ def _written(signature: SignatureSpec, completion: Completion, reply: Choice, st
     cut = f"the reply was cut at {_limit(completion)}" if reply.finish_reason == "length" else ""
     more = "; allow more tokens or ask for less" if cut else ""
     try:
-        found: Found = find(signature, reply.text, json_first=style == "schema")
+        found: Found = find(signature, reply.text, json_first=style != "tags")
     except BrokenJSON as error:
         names = _named(list(signature.outputs))
         shown = _shorten(str(error))

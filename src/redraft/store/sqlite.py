@@ -38,8 +38,8 @@ _APPLICATION_ID = 0x72647266
 _BUSY_SECONDS = 1.0
 """How long a commit waits for another process. Theirs take well under a millisecond; meanwhile the loop stands."""
 
-# A rowid table takes appends at its end only, whatever the number of interleaved runs; keeping the rows themselves in
-# (run, seq) order costs three times as much as this one narrow index (benchmarks/store.py).
+# A rowid table takes appends at its end only, however many runs interleave. Keeping the rows themselves in (run, seq)
+# order instead of this one narrow index costs 15 us an event against 5, with 50 runs in one transaction.
 _SCHEMA = (
     "CREATE TABLE runs (run INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE)",
     """CREATE TABLE events (

@@ -1,8 +1,8 @@
 """Strategies: methods of making an answer better, each one loop on one screen."""
 
 from redraft.strategies.base import Refining
-from redraft.strategies.reflect import Reflect
 from redraft.strategies.refine import BestOfN, Refine
+from redraft.strategies.reflect import Reflect
 from redraft.strategies.roles import Role
 from redraft.strategies.self_refine import SelfRefine
 

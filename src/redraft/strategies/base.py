@@ -57,9 +57,8 @@ class Refining(Module):
 
     async def steps(self, run: Run, inputs: Inputs) -> StopReason:
         """See `Strategy`."""
-        raise TypeError(
-            f"{type(self).__name__} defines no steps(run, inputs); it would propose nothing in {run.run_id}"
-        )
+        del run, inputs
+        raise TypeError(f"{type(self).__name__} defines no steps(run, inputs)")
 
     # What the subclasses' algorithms are written with
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from redraft.config import resolve_lm
-from redraft.errors import InputError, RedraftError
+from redraft.errors import InputError
 from redraft.run import Run
 from redraft.scoring import rank
 from redraft.strategies.base import Refining
@@ -62,7 +62,7 @@ class Refine(Refining):
                 run.accept(tried, "the first draft" if run.best is None else "scores above the best so far")
             else:
                 run.reject(tried, f"does not score above draft {run.best.index + 1}")
-            if run.best is tried and (stop := self.good_enough(tried)):
+            if run.best is not None and run.best.index == tried.index and (stop := self.good_enough(tried)):
                 return stop
             advice = self.told(self.hint(tried), temperature=self.temperature)
         return StopReason.ROUNDS

@@ -19,7 +19,7 @@ from redraft.run import Run
 from redraft.strategies.base import Refining
 from redraft.strategies.gate import Gate
 from redraft.strategies.roles import Reviser, as_critic, as_role, listed
-from redraft.types import Attempt, Critique, Inputs, Issue, StopReason
+from redraft.types import Attempt, Critique, Inputs, StopReason
 
 Revise = Literal["auto", "edit", "fresh"]
 

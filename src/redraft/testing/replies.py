@@ -68,13 +68,13 @@ class Reply:
 
 def completion_json(reply: Reply, asked: Mapping[str, Any]) -> dict[str, Any]:
     """The reply as a `chat.completion` object."""
-    text, finish = _said(reply, asked)
-    message: dict[str, Any] = {"role": "assistant", "content": text or None}
-    if reply.reasoning:
-        message["reasoning_content"] = reply.reasoning
+    said = _said(reply, asked)
+    message: dict[str, Any] = {"role": "assistant", "content": said.text or None}
+    if said.reasoning:
+        message["reasoning_content"] = said.reasoning
     if reply.tool_calls:
         message["tool_calls"] = [dict(call) for call in reply.tool_calls]
-    choice = {"message": message, "finish_reason": finish, "logprobs": _logprobs(text, asked)}
+    choice = {"message": message, "finish_reason": said.finish, "logprobs": _logprobs(said.text, asked)}
     choices = [{"index": index, **choice} for index in range(asked.get("n") or 1)]
     whole = {
         "id": "chatcmpl-1",
@@ -83,56 +83,61 @@ def completion_json(reply: Reply, asked: Mapping[str, Any]) -> dict[str, Any]:
         "model": asked.get("model"),
         "choices": choices,
     }
-    usage = _usage(reply, text, asked)
-    return whole if usage is None else {**whole, "usage": usage}
+    return whole if said.usage is None else {**whole, "usage": said.usage}
 
 
 def chunks_json(reply: Reply, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The reply as `chat.completion.chunk` objects; usage comes last, if it was asked for."""
-    text, finish = _said(reply, asked)
-    exact = not isinstance(reply.text, str) and "".join(reply.text) == text
+    said = _said(reply, asked)
+    exact = not isinstance(reply.text, str) and "".join(reply.text) == said.text
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
-    deltas += [{"reasoning_content": piece} for piece in pieces(reply.reasoning)]
+    deltas += [{"reasoning_content": piece} for piece in pieces(said.reasoning)]
     deltas += [{"tool_calls": [{"index": i, **call}]} for i, call in enumerate(reply.tool_calls)]
-    deltas += [{"content": piece} for piece in (reply.text if exact else pieces(text))]
+    deltas += [{"content": piece} for piece in (reply.text if exact else pieces(said.text))]
     n = asked.get("n") or 1
     choices: list[dict[str, Any]] = [
         {"index": index, "delta": delta, "finish_reason": None, "logprobs": _logprobs(delta.get("content"), asked)}
         for delta in deltas
         for index in range(n)
     ]
-    if finish is not None:
-        choices += [{"index": index, "delta": {}, "finish_reason": finish} for index in range(n)]
+    if said.finish is not None:
+        choices += [{"index": index, "delta": {}, "finish_reason": said.finish} for index in range(n)]
     head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 0, "model": asked.get("model")}
     chunks = [{**head, "choices": [choice]} for choice in choices]
-    usage = _usage(reply, text, asked)
-    if usage is not None and (asked.get("stream_options") or {}).get("include_usage"):
-        chunks.append({**head, "choices": [], "usage": usage})
+    if said.usage is not None and (asked.get("stream_options") or {}).get("include_usage"):
+        chunks.append({**head, "choices": [], "usage": said.usage})
     return chunks
 
 
-def _said(reply: Reply, asked: Mapping[str, Any]) -> tuple[str, str | None]:
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What is left of a reply under the request's cap, which covers the reasoning too."""
+
+    reasoning: str
+    text: str
+    finish: str | None
+    usage: Mapping[str, Any] | None
+
+
+def _said(reply: Reply, asked: Mapping[str, Any]) -> _Said:
     cap = asked.get("max_completion_tokens") or asked.get("max_tokens") if reply.honour_cap else None
-    whole = reply.text if isinstance(reply.text, str) else "".join(reply.text)
-    text, was_cut = cut(whole, cap)
-    if reply.finish_reason != "auto":
-        return text, reply.finish_reason
-    return text, "length" if was_cut else "tool_calls" if reply.tool_calls else "stop"
-
-
-def _usage(reply: Reply, text: str, asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    if not isinstance(reply.usage, bool):
-        return reply.usage
-    if not reply.usage:
-        return None
-    given, thought = prompt_words(asked.get("messages") or ()), len(reply.reasoning.split())
-    wrote = (len(text.split()) + thought) * (asked.get("n") or 1)
-    return {
+    reasoning, short = cut(reply.reasoning, cap)
+    thought = len(reasoning.split())
+    text, shorter = cut(reply.text if isinstance(reply.text, str) else "".join(reply.text), cap and cap - thought)
+    fits = "length" if short or shorter else "tool_calls" if reply.tool_calls else "stop"
+    given, wrote = prompt_words(asked.get("messages") or ()), (thought + len(text.split())) * (asked.get("n") or 1)
+    counted = {
         "prompt_tokens": given,
         "completion_tokens": wrote,
         "total_tokens": given + wrote,
         "completion_tokens_details": {"reasoning_tokens": thought},
     }
+    return _Said(
+        reasoning=reasoning,
+        text=text,
+        finish=fits if reply.finish_reason == "auto" else reply.finish_reason,
+        usage=(counted if reply.usage else None) if isinstance(reply.usage, bool) else reply.usage,
+    )
 
 
 def _logprobs(text: str | None, asked: Mapping[str, Any]) -> dict[str, Any] | None:
