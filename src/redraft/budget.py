@@ -12,7 +12,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from operator import add, attrgetter
 
 from redraft.errors import BudgetExceeded, PriceUnknownError, UsageError
 from redraft.types import Usage
@@ -56,11 +57,11 @@ class Ask:
 class Reservation:
     """Room set aside for one try. Settle it exactly once; settling again does nothing."""
 
-    __slots__ = ("_meter", "_open", "cap", "pico", "tokens")
+    __slots__ = ("_meter", "cap", "open", "pico", "tokens")
 
     def __init__(self, meter: Meter, cap: int | None, tokens: int, pico: int) -> None:
         self._meter = meter
-        self._open = True
+        self.open = True
         self.cap = cap
         """Cap on the reply to send with the request; None if nothing limits it."""
         self.tokens = tokens
@@ -85,8 +86,7 @@ class Meter:
         self._chain: tuple[Meter, ...] = (self, *(parent._chain if parent else ()))
         self._lock: threading.RLock = parent._lock if parent else threading.RLock()
         self._waiters: Waiters = parent._waiters if parent else Waiters()
-        self._spent = Usage()
-        self._spent_pico = 0
+        self._spent = _Tally()
         self._reserved_tokens = 0
         self._reserved_pico = 0
         self._in_flight = 0
@@ -95,7 +95,8 @@ class Meter:
     @property
     def usage(self) -> Usage:
         """What was spent so far, settled calls only."""
-        return self._spent
+        with self._lock:
+            return self._spent.usage()
 
     @property
     def limits_tokens(self) -> bool:
@@ -116,14 +117,14 @@ class Meter:
     def preload(self, usage: Usage, seconds: float = 0.0) -> None:
         """Count what an earlier process of the same run spent. Only this meter; before the first reservation."""
         with self._lock:
-            self._add(usage)
+            self._spent.add(usage)
             self._started -= seconds
 
     def replayed(self, usage: Usage) -> None:
         """Count a replayed call on the nested meters; the root was preloaded with all of them."""
         with self._lock:
             for m in self._chain[:-1]:
-                m._add(usage)
+                m._spent.add(usage)
 
     async def reserve(self, ask: Ask) -> Reservation:
         """Set room aside, shrinking the cap to what remains. Waits while calls in flight may still give room back.
@@ -153,35 +154,31 @@ class Meter:
         out = ask.n * (cap or 0)
         held = Reservation(self, cap, ask.prompt + out, _to_pico(_dollars(ask, out)) if self.limits_money else 0)
         self._hold(held, 1)
-        for m in self._chain:
-            m._spent = m._spent + _ONE_CALL
         return held
 
     def _rooms(self, ask: Ask) -> list[tuple[str, int]]:
         """For each limit of this meter, the largest cap per choice that still fits."""
         rooms: list[tuple[str, int]] = []
         b = self.budget
-        if b.calls is not None and b.calls <= self._spent.calls:
+        if b.calls is not None and b.calls <= self._spent.calls + self._in_flight:
             rooms.append(("calls", 0))
         if b.tokens is not None:
-            left = b.tokens - self._spent.tokens - self._spent.uncertain_tokens - self._reserved_tokens
+            left = b.tokens - self._spent.tokens - self._reserved_tokens
             rooms.append(("tokens", (left - ask.prompt) // ask.n))
         if b.cost is not None:
-            room = _affordable(ask, int(b.cost * _PICO) - self._spent_pico - self._reserved_pico)
+            room = _affordable(ask, int(b.cost * _PICO) - self._spent.pico - self._reserved_pico)
             if room is not None:
                 rooms.append(("cost", room))
         return rooms
 
     def _settle(self, held: Reservation, usage: Usage) -> bool:
         with self._lock:
-            if not held._open:
+            if not held.open:
                 return False
-            held._open = False
+            held.open = False
             self._hold(held, -1)
-            # The call itself was counted when it was reserved.
-            rest = replace(usage, calls=0)
             for m in self._chain:
-                m._add(rest)
+                m._spent.add(usage)
         self._waiters.wake()
         return True
 
@@ -191,16 +188,32 @@ class Meter:
             m._reserved_tokens += sign * held.tokens
             m._reserved_pico += sign * held.pico
 
-    def _add(self, usage: Usage) -> None:
-        self._spent = self._spent + usage
-        self._spent_pico += _to_pico(usage.cost) + _to_pico(usage.uncertain_cost)
-
     def out_of_time(self) -> BudgetExceeded:
         """The error for the nearest deadline of the chain."""
         late = min(
             (m for m in self._chain if m.budget.seconds is not None), key=lambda m: m._started + (m.budget.seconds or 0)
         )
         return _Shortage(late, "seconds", 0).error()
+
+
+class _Tally:
+    """A running sum of usages. `tokens` and `pico` are upper ends: what a limit has to assume was spent."""
+
+    __slots__ = ("calls", "parts", "pico", "tokens")
+
+    def __init__(self) -> None:
+        self.calls = self.tokens = self.pico = 0
+        self.parts = [0] * len(_FIELDS)
+
+    def add(self, usage: Usage) -> None:
+        self.calls += usage.calls
+        self.tokens += usage.input_tokens + usage.output_tokens + usage.uncertain_tokens
+        if usage.cost or usage.uncertain_cost:
+            self.pico += _to_pico(usage.cost) + _to_pico(usage.uncertain_cost)
+        self.parts = list(map(add, self.parts, _values(usage)))
+
+    def usage(self) -> Usage:
+        return Usage(**dict(zip(_FIELDS, self.parts, strict=True)))
 
 
 class _Shortage:
@@ -216,8 +229,8 @@ class _Shortage:
         allowed = getattr(m.budget, self.limit)
         spent = {
             "calls": m._spent.calls,
-            "tokens": m._spent.tokens + m._spent.uncertain_tokens,
-            "cost": m._spent_pico / _PICO,
+            "tokens": m._spent.tokens,
+            "cost": m._spent.pico / _PICO,
             "seconds": round(time.monotonic() - m._started, 3),
         }[self.limit]
         need = f", and the next prompt alone may need {self.prompt}" if self.limit == "tokens" else ""
@@ -344,6 +357,7 @@ def _to_pico(dollars: float) -> int:
     return math.ceil(dollars * _PICO)
 
 
-_ONE_CALL = Usage(calls=1)
+_FIELDS = tuple(Usage.__dataclass_fields__)
+_values = attrgetter(*_FIELDS)
 _UNITS = {"calls": "calls", "tokens": "tokens", "cost": "dollars", "seconds": "seconds"}
 _FLAGS = {"calls": "call-limit", "tokens": "token-limit", "cost": "cost-limit", "seconds": "time-limit"}

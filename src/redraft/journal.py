@@ -13,6 +13,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Any
 
 from redraft.protocols import Store
@@ -215,7 +216,7 @@ def plain(value: Any) -> Any:
 
 def used(usage: Usage) -> dict[str, Any]:
     """A usage as JSON, zeros left out."""
-    return {name: value for name in Usage.__dataclass_fields__ if (value := getattr(usage, name))}
+    return {name: value for name, value in zip(_USAGE, _usage_values(usage), strict=True) if value}
 
 
 def completion_data(completion: Completion) -> dict[str, Any]:
@@ -224,7 +225,7 @@ def completion_data(completion: Completion) -> dict[str, Any]:
         "model": completion.model,
         "usage": None if completion.usage is None else used(completion.usage),
         "choices": [
-            {name: value for name in Choice.__dataclass_fields__ if (value := getattr(c, name))}
+            {name: value for name, value in zip(_CHOICE, _choice_values(c), strict=True) if value}
             for c in completion.choices
         ],
     }
@@ -243,6 +244,10 @@ def completion_from(data: Mapping[str, Any]) -> Completion:
     )
 
 
+_USAGE = tuple(Usage.__dataclass_fields__)
+_usage_values = attrgetter(*_USAGE)
+_CHOICE = tuple(Choice.__dataclass_fields__)
+_choice_values = attrgetter(*_CHOICE)
 _TUPLES = ("tool_calls", "logprobs")
 
 

@@ -95,7 +95,7 @@ class Purchase:
     def abandon(self) -> None:
         """Charge a try that was left behind: its reservation if it was sent, else only the call."""
         held, intent = self._held, self._intent
-        if held is None:
+        if held is None or not held.open:
             return
         usage = self._worst(held) if intent is not None else Usage(calls=1)
         if held.settle(usage) and intent is not None:
@@ -205,11 +205,14 @@ class Purchase:
 
     def _as_sent(self, held: Reservation) -> Request:
         """The request with its cap and seed, without what this model refuses."""
-        changes: dict[str, Any] = {"max_tokens": held.cap}
+        changes: dict[str, Any] = {}
+        if held.cap != self.request.max_tokens:
+            changes["max_tokens"] = held.cap
         if self.request.seed is None and self.lm.capabilities.seed:
             changes["seed"] = derived_seed(self.run.root.seed, self.key)
-        changes.update(dict.fromkeys(_refused[self.lm.name] & OPTIONAL))
-        return replace(self.request, **changes)
+        if refused := _refused.get(self.lm.name):
+            changes.update(dict.fromkeys(refused & OPTIONAL))
+        return replace(self.request, **changes) if changes else self.request
 
     def _on_delta(self) -> Callable[[Delta], None] | None:
         journal, scope = self.run.journal, self.frame.scope
@@ -243,7 +246,7 @@ class Purchase:
     async def _failed(self, error: LMError, held: Reservation) -> None:
         """Refused before sending or 4xx: one call and no tokens. Failed after sending: its reservation, as a range."""
         if error.reported is not None:
-            usage = self._priced(replace(error.reported, calls=1))
+            usage = self._priced(error.reported)
         elif error.sent:
             usage = self._worst(held)
         else:
@@ -266,7 +269,7 @@ class Purchase:
         if (reported := completion.usage) is not None:
             limit = self.request.n * held.cap if held.cap is not None else None
             over = 0 if limit is None else max(0, reported.output_tokens - limit)
-            return self._priced(replace(reported, calls=1, overrun=over))
+            return self._priced(reported, over)
         prompt = self._prompt_bound()
         written = sum(len((c.text + c.reasoning).encode("utf-8", "surrogatepass")) for c in completion.choices)
         guess = Usage(calls=1, estimated=1, input_tokens=-(-prompt // 4), output_tokens=-(-written // 4))
@@ -282,9 +285,19 @@ class Purchase:
             unpriced=int(low is None),
         )
 
-    def _priced(self, usage: Usage) -> Usage:
-        cost = self.lm.cost(usage)
-        return replace(usage, unpriced=1) if cost is None else replace(usage, cost=cost)
+    def _priced(self, u: Usage, overrun: int = 0) -> Usage:
+        """Reported tokens as one call's usage. Spelled out: `replace` costs five times as much, on every call."""
+        cost = self.lm.cost(u)
+        return Usage(
+            calls=1,
+            input_tokens=u.input_tokens,
+            output_tokens=u.output_tokens,
+            cached_tokens=u.cached_tokens,
+            reasoning_tokens=u.reasoning_tokens,
+            cost=cost or 0.0,
+            unpriced=int(cost is None),
+            overrun=overrun,
+        )
 
     def _say(self, kind: str, **data: Any) -> None:
         self.run.journal.note(kind, scope=self.frame.scope, **data)

@@ -133,14 +133,14 @@ async def test_appends_of_one_iteration_are_one_transaction(store, path):
         store.append(f"run {number}", [event(3)])
 
     await asyncio.gather(*(task(number) for number in range(64)))
-    assert commits(path) == before + 2  # one for what the tasks awaited, one for what they left behind
+    assert commits(path) == before + 1  # what they left behind waits for a later transaction
     assert [e.seq for e in store.read("run 63")] == [1, 2, 3]
 
 
 async def test_events_that_nobody_awaits_are_committed_by_the_loop(store, path):
     for seq in range(3):
         store.append("run", [event(seq)])
-    await asyncio.sleep(0)
+    await asyncio.sleep(0.1)
     other = SqliteStore(path)
     assert [e.seq for e in other.read("run")] == [0, 1, 2]
     other.close()
@@ -370,3 +370,36 @@ def test_what_was_awaited_survives_kill_9(path, lines):
     assert len(kept) > acknowledged[-1]
     store.append("run", [event(len(kept))])
     store.close()
+
+
+async def test_an_intent_waits_for_no_transaction_and_outlives_its_process(path):
+    script = """
+import asyncio, os, sys
+from redraft import SqliteStore
+from redraft.types import Event
+
+async def main():
+    store = SqliteStore(sys.argv[1])
+    await store.append("run", [Event(seq=0, kind="run", time=1.0)])
+    await store.append("run", [Event(seq=1, kind="intent", time=2.0, key="k", data={"content": "long", "cap": 7})])
+    os.kill(os.getpid(), 9)
+
+asyncio.run(main())
+"""
+    subprocess.run([sys.executable, "-c", script, str(path)], check=False)
+    assert len(list(path.parent.glob("*.open"))) == 1
+    store = SqliteStore(path)
+    assert [(e.seq, e.kind, e.key, e.data) for e in store.read("run")] == [
+        (0, "run", "", {}),
+        (1, "intent", "k", {"cap": 7}),
+    ]
+    assert not list(path.parent.glob("*.open"))
+    store.close()
+
+
+async def test_an_insured_intent_is_committed_once(store, path):
+    await store.append("run", [Event(seq=0, kind="intent", time=2.0, key="k")])
+    await store.append("run", [Event(seq=1, kind="call", time=3.0, key="k")])
+    assert [e.kind for e in SqliteStore(path).read("run")] == ["intent", "call"]
+    store.close()
+    assert not list(path.parent.glob("*.open"))

@@ -1,8 +1,9 @@
 """The journal in one SQLite file (WAL mode), for any number of tasks, threads, event loops and processes.
 
-An append joins one queue for the whole store and is committed, in queue order, with everything else that was
-appended in the same iteration of the event loop: sixty-four concurrent calls pay for one transaction. So,
-short of an append that failed, what is in the file is always a prefix of what was appended.
+An append joins one queue for the whole store. Once it is awaited, the queue is committed at the end of the same
+iteration of the event loop, in order: sixty-four concurrent calls pay for one transaction. What nobody awaits rides
+along, or is committed within `_LAZY_SECONDS`. So, short of an append that failed, what is in the file is always a
+prefix of what was appended. An intent has an insurance of its own (`insurance.py`) and waits for no transaction.
 
 A committed event outlives the process, `kill -9` included. `synchronous=NORMAL` leaves out the fsync per commit:
 losing power may lose the last commits, never the file.
@@ -24,6 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redraft.errors import StoreError
+from redraft.journal import DONE, INTENT
+from redraft.store.insurance import Insurance, of_the_dead
 from redraft.types import Event
 
 if TYPE_CHECKING:
@@ -74,6 +77,9 @@ _ADVICE = {
     "and choose another path.",
 }
 
+_LAZY_SECONDS = 0.02
+"""How long what nobody awaits may stay in the queue."""
+
 _Row = tuple[int, float, str, str, str, str]
 _Waiter = asyncio.Future[None] | SyncFuture[None]
 
@@ -87,14 +93,18 @@ class _Entry(NamedTuple):
     loop: asyncio.AbstractEventLoop | None
 
 
-class _Done:
-    """An awaitable that has ended."""
+class _Append:
+    """The awaitable of a queued append: awaiting it is what asks for a commit now."""
 
-    def __await__(self) -> Generator[None]:
-        yield from ()
+    __slots__ = ("_loop", "_store", "_waiter")
 
+    def __init__(self, store: SqliteStore, waiter: asyncio.Future[None], loop: asyncio.AbstractEventLoop) -> None:
+        self._store, self._waiter, self._loop = store, waiter, loop
 
-_DONE = _Done()
+    def __await__(self) -> Generator[Any, None, None]:
+        if not self._waiter.done():
+            self._store._flush_soon(self._loop)
+        return self._waiter.__await__()
 
 
 class SqliteStore:
@@ -111,6 +121,9 @@ class SqliteStore:
         self._queue: deque[_Entry] = deque()
         self._flushing: set[asyncio.AbstractEventLoop] = set()
         """Loops that will run a flush. Each loop flushes for itself: another one may never turn again."""
+        self._lazy: set[asyncio.AbstractEventLoop] = set()
+        """Loops that will look after the queue a little later."""
+        self._insurance = Insurance(self.path)
         self._db: sqlite3.Connection | None = None
         self._runs: dict[str, int] = {}
         self._closed = False
@@ -127,10 +140,12 @@ class SqliteStore:
             return self._append_now(run_id, rows)
         waiter = loop.create_future()
         self._queue.append(_Entry(run_id, rows, waiter, loop))
-        if loop not in self._flushing:
-            self._flushing.add(loop)
-            loop.call_soon(self._flush_on, loop)
-        return waiter
+        if loop not in self._lazy:
+            self._lazy.add(loop)
+            loop.call_later(_LAZY_SECONDS, self._flush_late, loop)
+        if all(e.kind == INTENT for e in events) and self._insured(run_id, events):
+            return DONE
+        return _Append(self, waiter, loop)
 
     def read(self, run_id: str) -> list[Event]:
         """All events of a run by `seq`, those still queued in this process included."""
@@ -146,6 +161,7 @@ class SqliteStore:
         with self._lock:
             failure = self._flush(None)
             self._closed = True
+            self._insurance.close() if failure is None else self._insurance.leave()
             if self._db is not None:
                 self._db.close()
                 self._db = None
@@ -158,7 +174,25 @@ class SqliteStore:
         with self._lock:
             self._flush(None)
         waiter.result(timeout=0)  # done: by this flush, or by the one that held the lock before it
-        return _DONE
+        return DONE
+
+    def _insured(self, run_id: str, events: Sequence[Event]) -> bool:
+        """True if these intents outlive the process already."""
+        for e in events:
+            data = json.dumps({name: value for name, value in e.data.items() if name != "content"})
+            if self._closed or not self._insurance.write((run_id, e.seq, e.time, e.scope, e.key, data)):
+                return False
+        return True
+
+    def _flush_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        if loop not in self._flushing:
+            self._flushing.add(loop)
+            loop.call_soon(self._flush_on, loop)
+
+    def _flush_late(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._lazy.discard(loop)
+        if self._queue:
+            self._flush_on(loop)
 
     def _flush_on(self, loop: asyncio.AbstractEventLoop) -> None:
         self._flushing.discard(loop)
@@ -185,6 +219,8 @@ class SqliteStore:
             what = f"run {batch[0].run_id!r}" if len(runs) == 1 else f"{len(runs)} runs"
             failure = self._explained(error, f"append to {what}")
             failure.__cause__ = error
+        if failure is None and not self._queue:
+            self._insurance.all_committed()
         for _, _, waiter, loop in batch:
             if loop is here or loop is None:
                 _settle(waiter, failure)
@@ -232,6 +268,13 @@ class SqliteStore:
                 if self._version(db) == 0:  # else another process was faster
                     for statement in _SCHEMA:
                         db.execute(statement)
+        for path, records in of_the_dead(self.path):
+            with db:
+                db.execute("BEGIN IMMEDIATE")
+                for run_id, seq, at, scope, key, data in records:
+                    row = (_run_number(db, run_id), seq, at, INTENT, scope, key, data)
+                    db.execute(_INSERT.replace("INSERT", "INSERT OR IGNORE", 1), row)
+            path.unlink(missing_ok=True)
 
     def _version(self, db: sqlite3.Connection) -> int:
         version, owner, tables = db.execute(_IDENTITY).fetchone()
