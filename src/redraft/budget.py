@@ -91,6 +91,13 @@ class Meter:
         self._reserved_pico = 0
         self._in_flight = 0
         self._started = time.monotonic()
+        # Asked on every call, and a chain never changes: worked out once.
+        self._timed = tuple(m for m in self._chain if m.budget.seconds is not None)
+        self.limits_money = any(m.budget.cost is not None for m in self._chain)
+        """A money limit stands somewhere up the chain: then a model without a price is an error."""
+        self.limits_tokens = self.limits_money or any(m.budget.tokens is not None for m in self._chain)
+        """A token or money limit stands somewhere up the chain: then every request carries a cap."""
+        self._limited = tuple(m for m in self._chain if m.budget.calls is not None or self.limits_tokens)
 
     @property
     def usage(self) -> Usage:
@@ -99,20 +106,11 @@ class Meter:
             return self._spent.usage()
 
     @property
-    def limits_tokens(self) -> bool:
-        """True if a token or money limit stands anywhere up the chain: then every request carries a cap."""
-        return any(m.budget.tokens is not None or m.budget.cost is not None for m in self._chain)
-
-    @property
-    def limits_money(self) -> bool:
-        """True if a money limit stands anywhere up the chain: then a model without a price is an error."""
-        return any(m.budget.cost is not None for m in self._chain)
-
-    @property
     def seconds_left(self) -> float | None:
         """Until the nearest deadline of the chain; None without one."""
-        ends = [m._started + m.budget.seconds for m in self._chain if m.budget.seconds is not None]
-        return min(ends) - time.monotonic() if ends else None
+        if not self._timed:
+            return None
+        return min(m._started + (m.budget.seconds or 0) for m in self._timed) - time.monotonic()
 
     def preload(self, usage: Usage, seconds: float = 0.0) -> None:
         """Count what an earlier process of the same run spent. Only this meter; before the first reservation."""
@@ -144,9 +142,9 @@ class Meter:
 
     def _try(self, ask: Ask) -> Reservation | _Shortage:
         cap = ask.cap
-        for m in self._chain:
+        for m in self._limited:
             for limit, room in m._rooms(ask):
-                if cap is not None and room >= cap:
+                if limit != "calls" and cap is not None and room >= cap:
                     continue
                 if m._in_flight or room < 1:
                     return _Shortage(m, limit, ask.prompt)
@@ -166,7 +164,7 @@ class Meter:
             left = b.tokens - self._spent.tokens - self._reserved_tokens
             rooms.append(("tokens", (left - ask.prompt) // ask.n))
         if b.cost is not None:
-            room = _affordable(ask, int(b.cost * _PICO) - self._spent.pico - self._reserved_pico)
+            room = _affordable(ask, _to_pico(b.cost) - self._spent.pico - self._reserved_pico)
             if room is not None:
                 rooms.append(("cost", room))
         return rooms
@@ -190,9 +188,7 @@ class Meter:
 
     def out_of_time(self) -> BudgetExceeded:
         """The error for the nearest deadline of the chain."""
-        late = min(
-            (m for m in self._chain if m.budget.seconds is not None), key=lambda m: m._started + (m.budget.seconds or 0)
-        )
+        late = min(self._timed, key=lambda m: m._started + (m.budget.seconds or 0))
         return _Shortage(late, "seconds", 0).error()
 
 
@@ -244,7 +240,10 @@ class _Shortage:
 
 
 class Gate:
-    """At most `limit` calls at once, whatever loops and threads they come from. Never held while user code runs."""
+    """At most `limit` calls at once, whatever loops and threads they come from; first come, first served.
+
+    Never held while user code runs.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -254,28 +253,27 @@ class Gate:
 
     async def enter(self) -> None:
         """Wait for a place and take it."""
-        while True:
-            with self._lock:
-                if self._inside < self.limit:
-                    self._inside += 1
-                    return
-                ticket = self._waiters.ticket()
-            try:
-                await ticket.wait()
-            except asyncio.CancelledError:
-                # The bell may have rung for us: pass it on, or a free place would go unnoticed.
-                self._waiters.wake_one()
-                raise
+        with self._lock:
+            if self._inside < self.limit:
+                self._inside += 1
+                return
+            ticket = self._waiters.ticket()
+        try:
+            await ticket.wait()
+        except asyncio.CancelledError:
+            if ticket.rung:
+                self.leave()  # the place was handed over already
+            raise
 
     def leave(self) -> None:
-        """Give the place back."""
+        """Hand the place to whoever waits longest, or give it back."""
         with self._lock:
-            self._inside -= 1
-        self._waiters.wake_one()
+            if not self._waiters.wake_one():
+                self._inside -= 1
 
 
 class Waiters:
-    """Tasks of any loop that wait for a change. A wake-up is a hint: whoever wakes looks again."""
+    """Tasks of any loop that wait for a change, in order."""
 
     def __init__(self) -> None:
         self._tickets: deque[Ticket] = deque()
@@ -303,20 +301,30 @@ class Waiters:
 class Ticket:
     """One waiting task."""
 
-    __slots__ = ("_future", "_loop")
+    __slots__ = ("_future", "_lock", "_loop", "_over", "rung")
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[None] = self._loop.create_future()
+        self._lock = threading.Lock()
+        self._over = False
+        self.rung = False
+        """It was this one's turn."""
 
     async def wait(self) -> None:
         """Until rung."""
-        await self._future
+        try:
+            await self._future
+        finally:
+            with self._lock:
+                self._over = True
 
     def ring(self) -> bool:
         """From any thread. False if nobody listens any more: cancelled, or the loop has ended."""
-        if self._future.done():
-            return False
+        with self._lock:
+            if self._over:
+                return False
+            self.rung = True
         try:
             self._loop.call_soon_threadsafe(self._wake)
         except RuntimeError:
@@ -353,8 +361,8 @@ def _affordable(ask: Ask, pico: int) -> int | None:
 
 
 def _to_pico(dollars: float) -> int:
-    """Rounded up, so that what is settled never exceeds what was reserved for more tokens."""
-    return math.ceil(dollars * _PICO)
+    """Rounding is monotone: what is settled never exceeds what was reserved for at least as many tokens."""
+    return round(dollars * _PICO)
 
 
 _FIELDS = tuple(Usage.__dataclass_fields__)

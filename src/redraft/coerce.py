@@ -12,7 +12,6 @@ import re
 import types as pytypes
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
@@ -30,7 +29,7 @@ _NONE_WORDS = frozenset({"none", "null", "n/a", "nil"})
 _WRAPPING = " \t\r\n\"'`*"
 _BULLET = re.compile(r"[ \t]*(?:[-*•+]|\(?\d{1,3}[.)])[ \t]+(?=\S)")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
-_FENCE = re.compile(r"\A\s*```[\w-]*[ \t]*\n(.*?)\n?[ \t]*```\s*\Z", re.DOTALL)
+_FENCE = re.compile(r"```[\w-]*[ \t]*\n(.*)```", re.DOTALL)
 _MAPPINGS = (dict, Mapping)
 _LISTS = (list, tuple, set, frozenset, Sequence, AbstractSet)
 
@@ -147,7 +146,7 @@ def _loosen(type_: Any, value: Any) -> Any:
         return _loosen_dict(get_args(type_), value)
     if not isinstance(value, str):
         return value
-    if origin in (bool, int, float, Decimal):
+    if origin in (bool, int, float) or getattr(origin, "__module__", "") == "decimal":
         text = value.strip(_WRAPPING).rstrip(".!").strip(_WRAPPING)
         return text.replace(",", "") if origin is not bool and _THOUSANDS.fullmatch(text) else text
     # dates and the like take a bare word; models, dataclasses and so on are written as JSON
@@ -231,9 +230,9 @@ def _loosen_dict(args: tuple[Any, ...], value: Any) -> Any:
 
 def _decode(text: str, otherwise: Any) -> Any:
     """The list or object that the text holds as JSON or as a Python literal, fenced or not; else `otherwise`."""
-    if match := _FENCE.match(text):
-        text = match[1]
     text = text.strip()
+    if match := _FENCE.fullmatch(text):
+        text = match[1].strip()
     if text[:1] not in ("[", "{"):
         return otherwise
     for reader in (json.loads, ast.literal_eval):

@@ -25,6 +25,7 @@ from redraft.types import Event
 
 EMBEDDED = "local/smollm2-135m"
 DEFAULT_REMOTE = "gpt-4.1-mini"
+FILE_SETTINGS = ("model", "base_url", "api_key_env")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,50 +82,46 @@ def _changed(base: Settings, changes: Mapping[str, Any]) -> Settings:
     known = Settings.__dataclass_fields__
     if unknown := [name for name in changes if name not in known]:
         raise ConfigError(f"no setting named {unknown[0]!r}; the settings are: {', '.join(known)}")
+    for name, (fits, wanted) in _FITTING.items():
+        if name in changes and not fits(changes[name]):
+            raise ConfigError(f"{name}={changes[name]!r}: give {wanted}")
     return replace(base, **changes)
+
+
+_FITTING: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "model": (lambda v: v is None or isinstance(v, str | LM), "a model's name or an LM"),
+    "base_url": (lambda v: v is None or isinstance(v, str), "a URL"),
+    "budget": (lambda v: isinstance(v, Budget), "a Budget, e.g. Budget(calls=10)"),
+    "store": (lambda v: v is None or isinstance(v, Store), "a Store, e.g. SqliteStore(path)"),
+    "seed": (lambda v: v is None or isinstance(v, int), "a whole number"),
+    "tries": (lambda v: isinstance(v, int) and v >= 1, "how often a call is tried in all, 1 or more"),
+}
 
 
 def resolve_lm(model: LM | str | None = None, base_url: str | None = None) -> LM:
     """The LM for an argument, or the configured one. The same name gives the same object."""
-    if model is None and base_url is None:
-        here = settings()
-        model, base_url = here.model, here.base_url
-    if model is not None and not isinstance(model, str):
-        return model
-    if model is None or base_url is None:
-        model, base_url = _from_surroundings(model, base_url)
-    key = (model, base_url)
-    if key not in _lms:
-        _lms[key] = _make(model, base_url)
-    return _lms[key]
+    here = settings()
+    wanted = here.model if model is None else model
+    if wanted is not None and not isinstance(wanted, str):
+        return wanted
+    name, url, key = _filled_in(wanted, base_url or here.base_url)
+    if (name, url) not in _lms:
+        _lms[name, url] = _make(name, url, key)
+    return _lms[name, url]
 
 
-def _make(model: str, base_url: str | None) -> LM:
-    if not model.strip():
+def _filled_in(model: str | None, base_url: str | None) -> tuple[str, str | None, str | None]:
+    """What was not said, in order: environment, file, an OpenAI endpoint, the embedded model. Last, the key."""
+    file = project_file()
+    model = model or os.environ.get("REDRAFT_MODEL") or file.get("model")
+    if model is not None and not model.strip():
         raise ConfigError("the model's name is empty; name one (-m NAME, model=...) or leave it out")
-    provider, name = registry.split_model(model)
-    if provider is None:
-        if base_url is None and not os.environ.get("OPENAI_API_KEY"):
-            raise ConfigError(
-                f"unknown model {model!r}: it names no known provider "
-                f"({', '.join(p + '/...' for p in registry.names('models'))}) and there is no endpoint to ask for it. "
-                "Give its server (--base-url URL, OPENAI_BASE_URL) or write provider/model."
-            )
-        provider = "openai"
-    made: LM = registry.find("models", provider)(name, base_url=base_url)
-    return made
-
-
-def _from_surroundings(model: str | None, base_url: str | None) -> tuple[str, str | None]:
-    """Fill in what was not said: environment, then file, then an OpenAI endpoint, then the embedded model."""
-    if model is None and base_url is None:
-        file = project_file()
-        base_url = file.get("base_url")
-        model = os.environ.get("REDRAFT_MODEL") or file.get("model")
-    local = model is not None and registry.split_model(model)[0] not in (None, "openai")
-    if base_url is None and not local:
-        base_url = os.environ.get("OPENAI_BASE_URL")
-    if model is None and (base_url or os.environ.get("OPENAI_API_KEY")):
+    if model is not None and registry.split_model(model)[0] not in (None, "openai"):
+        return model, base_url, None
+    base_url = base_url or file.get("base_url") or os.environ.get("OPENAI_BASE_URL") or None
+    variable = file.get("api_key_env", "OPENAI_API_KEY")
+    key = os.environ.get(variable) or None
+    if model is None and (base_url or key):
         model = DEFAULT_REMOTE
     if model is None:
         model = EMBEDDED
@@ -132,7 +129,22 @@ def _from_surroundings(model: str | None, base_url: str | None) -> tuple[str, st
             f"redraft: no model configured, using the embedded {EMBEDDED}: small, for trying things out. "
             "Name one with -m, REDRAFT_MODEL or redraft.configure(model=...)."
         )
-    return model, base_url
+    return model, base_url, key
+
+
+def _make(model: str, base_url: str | None, key: str | None) -> LM:
+    provider, name = registry.split_model(model)
+    if provider is None:
+        if base_url is None and key is None:
+            raise ConfigError(
+                f"unknown model {model!r}: it names no known provider "
+                f"({', '.join(p + '/...' for p in registry.names('models'))}) and there is no endpoint to ask for it. "
+                "Give its server (--base-url URL, OPENAI_BASE_URL) or write provider/model."
+            )
+        provider = "openai"
+    extra = {"api_key": key} if provider == "openai" and key is not None else {}
+    made: LM = registry.find("models", provider)(name, base_url=base_url, **extra)
+    return made
 
 
 def project_file() -> dict[str, Any]:
@@ -155,15 +167,19 @@ def project_file() -> dict[str, Any]:
     return {}
 
 
-def _checked(path: Path, content: dict[str, Any]) -> dict[str, Any]:
+def _checked(path: Path, content: Any) -> dict[str, Any]:
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: [tool.redraft] must be a table, got {content!r}")
     if "api_key" in content:
         raise ConfigError(
             f"{path} holds an api_key; keys come from the environment only: remove it, set OPENAI_API_KEY, "
             'or name another variable with api_key_env = "NAME"'
         )
-    for name in ("model", "base_url", "api_key_env"):
-        if name in content and not isinstance(content[name], str):
-            raise ConfigError(f"{path}: {name} must be a text, got {content[name]!r}")
+    if unknown := sorted(set(content) - set(FILE_SETTINGS)):
+        raise ConfigError(f"{path}: no setting named {unknown[0]!r}; a file may set {', '.join(FILE_SETTINGS)}")
+    for name, value in content.items():
+        if not isinstance(value, str) or not value.strip():
+            raise ConfigError(f"{path}: {name} must be a text, got {value!r}")
     return content
 
 

@@ -30,7 +30,7 @@ they are classified at two boundaries only: user code (`Run.attempt`) and the wi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from redraft.types import Attempt, Completion, Usage
@@ -45,6 +45,17 @@ class RedraftError(Exception):
     attempts: tuple[Attempt, ...] = ()
     usage: Usage | None = None
     run_id: str | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions unpickle by calling their class with `args`, which knows nothing of keyword arguments.
+        return (_rebuilt, (type(self), self.args, self.__dict__))
+
+
+def _rebuilt(kind: type[RedraftError], args: tuple[Any, ...], state: dict[str, Any]) -> RedraftError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class UsageError(RedraftError):

@@ -6,15 +6,13 @@ the surrounding run: one meter, one journal.
 
 from __future__ import annotations
 
-import contextlib
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from redraft.budget import Meter
-from redraft.journal import digest
+from redraft.journal import digest, inputs_digest
 from redraft.protocols import LM
 
 if TYPE_CHECKING:
@@ -47,23 +45,32 @@ class Frame:
     advice: Advice = NO_ADVICE
     owner: Any = None
     """The module whose code is running: its sub-modules are named by their path in it."""
-    counts: Counter[str] = field(default_factory=Counter)
+    counts: dict[str, int] = field(default_factory=dict)
     paths: dict[int, str] | None = None
 
     def inner(self, module: Any, inputs: Mapping[str, Any]) -> Frame:
         """The frame in which a module works on these inputs."""
-        name = f"{self._path(module)}:{digest(dict(inputs))}"
-        self.counts[name] = nth = self.counts[name] + 1
+        name = f"{self._path(module)}:{inputs_digest(inputs)}"
+        self.counts[name] = nth = self.counts.get(name, 0) + 1
         return Frame(
             run=self.run, scope=f"{self.scope}/{name}#{nth}", meter=self.meter, advice=self.advice, owner=module
         )
+
+    def unadvised(self) -> Frame:
+        """The same place for those who judge: what the author is told must not colour a critic or a judge."""
+        return self if self.advice is NO_ADVICE else replace(self, advice=NO_ADVICE)
 
     def _path(self, module: Any) -> str:
         if self.paths is None:
             self.paths = {}
             if hasattr(self.owner, "named_modules"):
                 self.paths = {id(m): path for path, m in self.owner.named_modules()}
-        return self.paths.get(id(module)) or type(module).__name__
+        path = self.paths.get(id(module))
+        if path is None:
+            # No attribute of the owner: told apart by what it is, never by which one came first.
+            what = getattr(module, "identity", None)
+            path = type(module).__name__ + (f"~{digest(what())[:8]}" if what else "")
+        return path
 
 
 _frame: ContextVar[Frame | None] = ContextVar("redraft_frame", default=None)
@@ -74,11 +81,17 @@ def current_frame() -> Frame | None:
     return _frame.get()
 
 
-@contextlib.contextmanager
-def entered(frame: Frame | None) -> Iterator[Frame | None]:
-    """Run a block inside a frame."""
-    token = _frame.set(frame)
-    try:
-        yield frame
-    finally:
-        _frame.reset(token)
+class entered:  # noqa: N801 - used like contextlib's functions; a class, since it stands on every call's path
+    """Run a block inside a frame: `with entered(frame):`."""
+
+    __slots__ = ("_frame", "_token")
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+
+    def __enter__(self) -> Frame:
+        self._token = _frame.set(self._frame)
+        return self._frame
+
+    def __exit__(self, *_: object) -> None:
+        _frame.reset(self._token)

@@ -7,15 +7,14 @@ nothing. Nothing here calls a model or decides anything.
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from operator import attrgetter
 from typing import Any
 
+from redraft.jsonable import canonical, plain
 from redraft.protocols import Store
 from redraft.types import Choice, Completion, Event, Issue, Request, Score, Usage, Verdict
 from redraft.types import Critique as CritiqueValue
@@ -29,10 +28,21 @@ CALL_FAILED = "call_failed"
 INTENT = "intent"
 """Written before a try is sent, so that a killed process's call is charged."""
 REPLAYED = frozenset(
-    {CALL, CALL_ERROR, "attempt", "accept", "reject", "step", "stop", "run", "critique", "parse_error"}
+    {
+        CALL,
+        CALL_ERROR,
+        "run",
+        "propose",
+        "attempt",
+        "judge_error",
+        "critique",
+        "accept",
+        "reject",
+        "parse_error",
+        "step",
+        "stop",
+    }
 )
-
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=lambda v: plain(v)).encode  # noqa: PLW0108 - defined below
 
 
 class MemoryStore:
@@ -83,6 +93,7 @@ class Journal:
             if kind == CALL:
                 self._unused[self._recorded[kind, key].scope].add(key)
         self._intended = {e.key for e in self.events if e.kind == INTENT}
+        self._earlier = self._unreplayed_tries()
         self.resumed = bool(self.events)
         self.streams = any(getattr(listener, "deltas", False) for listener in listeners)
         """A listener with a true attribute `deltas` is also shown replies while they are written (not journalled)."""
@@ -103,6 +114,14 @@ class Journal:
         """True if replayed code asks for something new while replies recorded in this scope lie unused."""
         return self.resumed and key not in self._intended and bool(self._unused.get(scope))
 
+    def earlier(self, key: str) -> Usage | None:
+        """What tries of this call cost in earlier processes without giving a reply; asked for once a call."""
+        return self._earlier.pop(key, None)
+
+    def unused(self) -> list[str]:
+        """Scopes of recorded replies that no code has asked for yet."""
+        return sorted(scope for scope, keys in self._unused.items() if keys)
+
     def note(self, kind: str, *, scope: str = "", key: str = "", **data: Any) -> Event:
         """Append an event; it is written with the next commit. A recorded one is shown again, not doubled."""
         event, _ = self._append(kind, scope, key, data)
@@ -119,9 +138,16 @@ class Journal:
         return event
 
     def _append(self, kind: str, scope: str, key: str, data: Mapping[str, Any]) -> tuple[Event, Awaitable[None]]:
-        if key and kind in REPLAYED and (old := self._recorded.get((kind, key))) is not None:
+        if key and (old := self._recorded.get((kind, key))) is not None and dict(old.data) == data:
             return old, DONE
-        event = Event(seq=len(self.events), kind=kind, time=time.time(), scope=scope, key=key, data=data)
+        event = Event(
+            seq=self.events[-1].seq + 1 if self.events else 0,
+            kind=kind,
+            time=time.time(),
+            scope=scope,
+            key=key,
+            data=data,
+        )
         self.events.append(event)
         durable = self.store.append(self.run_id, (event,)) if self.store else DONE
         return event, durable
@@ -132,24 +158,40 @@ class Journal:
             try:
                 listener(event)
             except Exception as error:  # noqa: BLE001 - user code: it must not hurt the run
-                self._listeners.remove(listener)
-                self.note("listener_failed", error=f"{type(error).__name__}: {error}")
+                if listener in self._listeners:
+                    self._listeners.remove(listener)
+                    self.note("listener_failed", error=f"{type(error).__name__}: {error}")
 
     def spent(self) -> Usage:
         """What earlier processes spent: every try that ended, and the reservation of every one that did not."""
-        total, ended = Usage(), set()
+        return sum((usage for _, _, usage in self._tries()), Usage())
+
+    def _tries(self) -> Iterator[tuple[str, str, Usage]]:
+        """(kind, key, usage) of every try that was sent; INTENT for one that never ended."""
+        ended = set()
         for event in self.events:
             if event.kind in (CALL, CALL_ERROR, CALL_FAILED):
-                total = total + Usage(**event.data["usage"])
                 ended.add(event.data["intent"])
+                yield event.kind, event.key, Usage(**event.data["usage"])
         for event in self.events:
             if event.kind == INTENT and event.seq not in ended:
-                total = total + Usage(**event.data["reserved"])
-        return total
+                yield INTENT, event.key, Usage(**event.data["reserved"])
+
+    def _unreplayed_tries(self) -> dict[str, Usage]:
+        costs: dict[str, Usage] = {}
+        for kind, key, usage in self._tries():
+            if kind in (CALL_FAILED, INTENT):
+                costs[key] = costs.get(key, Usage()) + usage
+        return costs
 
     def seconds(self) -> float:
-        """How long earlier processes worked on this run."""
-        return self.events[-1].time - self.events[0].time if self.events else 0.0
+        """How long earlier processes worked on this run; the time between them does not count."""
+        total, before = 0.0, None
+        for event in self.events:
+            if before is not None and event.kind != "resumed":
+                total += max(0.0, event.time - before)
+            before = event.time
+        return total
 
 
 def content(lm_name: str, request: Request) -> str:
@@ -163,7 +205,7 @@ def content(lm_name: str, request: Request) -> str:
         body["n"] = request.n
     if request.extra:
         body["extra"] = dict(request.extra)
-    return _encode(body)
+    return canonical(body)
 
 
 _CONTENT = (
@@ -183,35 +225,20 @@ _CONTENT = (
 
 def digest(value: Any) -> str:
     """A short stable hash of a text, or of a value's canonical JSON."""
-    text = value if isinstance(value, str) else _encode(value)
+    text = value if isinstance(value, str) else canonical(value)
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def inputs_digest(inputs: Mapping[str, Any]) -> str:
+    """`digest` of a module's inputs, whatever their order."""
+    if all(type(value) is str for value in inputs.values()):  # the usual case, five times as fast
+        return digest(repr(sorted(inputs.items())))
+    return digest(dict(inputs))
 
 
 def derived_seed(seed: int, scope: str) -> int:
     """A sampling seed from the run's seed and a place in it: equal on replay, different everywhere else."""
     return int.from_bytes(blake2b(f"{seed}|{scope}".encode(), digest_size=4).digest(), "big") >> 1
-
-
-def plain(value: Any) -> Any:
-    """A JSON value for anything, the same in every process: never a memory address."""
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
-    if hasattr(value, "to_dict"):
-        return value.to_dict()
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, set | frozenset):
-        return sorted(value, key=repr)
-    if isinstance(value, bytes):
-        return {"bytes": blake2b(value, digest_size=12).hexdigest()}
-    if isinstance(value, Exception):
-        return f"{type(value).__name__}: {value}"
-    try:
-        return list(value)
-    except TypeError:
-        return str(value) if type(value).__str__ != object.__str__ else f"<{type(value).__qualname__}>"
 
 
 def used(usage: Usage) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from redraft.journal import (
     digest,
     used,
 )
+from redraft.jsonable import canonical
 from redraft.protocols import LM, Delta
 from redraft.retry import wait_before
 from redraft.sync import leave_behind
@@ -67,11 +68,16 @@ class Purchase:
         self.key = run.journal.key(frame.scope, digest(self.content))
         self._held: Reservation | None = None
         self._intent: Event | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._interrupted = False
+        self._sent = request
 
     async def complete(self) -> Completion:
         """The reply: the journal's, or a new one."""
         self.run.check_open()
         journal = self.run.journal
+        if journal.resumed and (lost := journal.earlier(self.key)) is not None:
+            self.frame.meter.replayed(lost)
         if (old := journal.recorded(CALL, self.key)) is not None:
             self._count_again(old)
             return completion_from(old.data["completion"])
@@ -97,7 +103,7 @@ class Purchase:
         held, intent = self._held, self._intent
         if held is None or not held.open:
             return
-        usage = self._worst(held) if intent is not None else Usage(calls=1)
+        usage = Usage(**self._worst(held)) if intent is not None else Usage(calls=1)
         if held.settle(usage) and intent is not None:
             self.run.journal.note(
                 CALL_FAILED,
@@ -116,10 +122,12 @@ class Purchase:
         """No longer than the nearest deadline, even if the LM ignores its cancellation."""
         left = self.frame.meter.seconds_left
         if left is None:
-            return await self._buy()
-        task = asyncio.ensure_future(self._buy())
+            return await self._until_stopped()
+        if left <= 0:
+            raise self.frame.meter.out_of_time()
+        task = asyncio.ensure_future(self._until_stopped())
         try:
-            await asyncio.wait({task}, timeout=max(left, 0))
+            await asyncio.wait({task}, timeout=left)
         finally:
             if not task.done():
                 task.cancel()
@@ -128,13 +136,32 @@ class Purchase:
         await leave_behind(task)
         raise self.frame.meter.out_of_time()
 
+    async def _until_stopped(self) -> Completion:
+        self._task = asyncio.current_task()
+        try:
+            return await self._buy()
+        except asyncio.CancelledError:
+            if self._task is None or not self._interrupted:
+                raise
+            self._task.uncancel()
+            self.run.check_open()
+            raise
+        finally:
+            self._task = None
+
+    def interrupt(self) -> None:
+        """The run was told to stop: end this call with `RunClosed`, which leaves room to keep the best so far."""
+        if self._task is not None:
+            self._interrupted = True
+            self._task.cancel()
+
     async def _buy(self) -> Completion:
         tried = 0
         while True:
             try:
                 return await self._try()
             except UnsupportedError as error:
-                if error.parameter not in OPTIONAL or refuses(self.lm, error.parameter):
+                if error.parameter not in OPTIONAL or getattr(self._sent, error.parameter) is None:
                     raise
                 remember_refusal(self.lm, error.parameter)
                 self._say("dropped", parameter=error.parameter, model=self.lm.name, error=str(error))
@@ -163,10 +190,11 @@ class Purchase:
                 content=self.content,
                 role=self.role,
                 cap=held.cap,
-                reserved=used(self._worst(held)),
+                reserved=self._worst(held),
             )
             started = time.perf_counter()
-            completion = await self.run.send(self.lm, self._as_sent(held), self._on_delta())
+            self._sent = self._as_sent(held)
+            completion = await self.run.send(self.lm, self._sent, self._on_delta())
         except LMError as error:
             await self._failed(error, held)
             raise
@@ -190,18 +218,19 @@ class Purchase:
             return counted
         return len(self.content.encode("utf-8", "surrogatepass")) + 16 * len(self.request.messages) + 64
 
-    def _worst(self, held: Reservation) -> Usage:
-        """What a sent try is charged when its usage never comes: its reservation, as a range from nothing."""
+    def _worst(self, held: Reservation) -> dict[str, Any]:
+        """The usage a sent try is charged when its own never comes: its reservation, as a range from nothing."""
         prompt = self._prompt_bound()
         out = self.request.n * (held.cap or 0)
+        worst: dict[str, Any] = {"calls": 1, "uncertain_tokens": prompt + out}
+        if held.cap is None:
+            worst["unbounded"] = 1
         cost = self.lm.cost(Usage(input_tokens=prompt, output_tokens=out))
-        return Usage(
-            calls=1,
-            uncertain_tokens=prompt + out,
-            uncertain_cost=cost or 0.0,
-            unpriced=int(cost is None),
-            unbounded=int(held.cap is None),
-        )
+        if cost is None:
+            worst["unpriced"] = 1
+        elif cost:
+            worst["uncertain_cost"] = cost
+        return worst
 
     def _as_sent(self, held: Reservation) -> Request:
         """The request with its cap and seed, without what this model refuses."""
@@ -248,13 +277,14 @@ class Purchase:
         if error.reported is not None:
             usage = self._priced(error.reported)
         elif error.sent:
-            usage = self._worst(held)
+            usage = Usage(**self._worst(held))
         else:
             usage = Usage(calls=1)
         held.settle(usage)
         if self._intent is None:
             return
-        transient = isinstance(error, TransientLMError)
+        dropped = isinstance(error, UnsupportedError) and error.parameter in OPTIONAL
+        transient = dropped or isinstance(error, TransientLMError)
         await self.run.journal.commit(
             CALL_FAILED if transient else CALL_ERROR,
             scope=self.frame.scope,
@@ -271,7 +301,14 @@ class Purchase:
             over = 0 if limit is None else max(0, reported.output_tokens - limit)
             return self._priced(reported, over)
         prompt = self._prompt_bound()
-        written = sum(len((c.text + c.reasoning).encode("utf-8", "surrogatepass")) for c in completion.choices)
+        written = sum(
+            len(
+                (c.text + c.reasoning + (canonical(c.tool_calls) if c.tool_calls else "")).encode(
+                    "utf-8", "surrogatepass"
+                )
+            )
+            for c in completion.choices
+        )
         guess = Usage(calls=1, estimated=1, input_tokens=-(-prompt // 4), output_tokens=-(-written // 4))
         if held.cap is not None:
             written = min(written, self.request.n * held.cap)
@@ -306,9 +343,7 @@ class Purchase:
 def _gate(lm: LM) -> Gate:
     """One gate an upstream, shared by every run of the process."""
     gate = _gates.get((lm.name, lm.parallel))
-    if gate is None:
-        gate = _gates[lm.name, lm.parallel] = Gate(lm.parallel)
-    return gate
+    return gate if gate is not None else _gates.setdefault((lm.name, lm.parallel), Gate(lm.parallel))
 
 
 def _error_data(error: LMError) -> dict[str, Any]:

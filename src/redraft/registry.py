@@ -31,6 +31,9 @@ _KNOWN: dict[Kind, dict[str, Any]] = {
 }
 
 
+_ONE = {"models": "model", "strategies": "strategy", "checks": "check"}
+
+
 def register(kind: Kind, name: str, target: Any) -> None:
     """Make a thing known by name. `target` is the thing itself or "package.module:attribute"."""
     _KNOWN[kind][name] = target
@@ -43,7 +46,7 @@ def find(kind: Kind, name: str) -> Any:
         known = names(kind)
         close = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise UnknownNameError(f"no {kind.rstrip('s')} named {name!r}.{hint} Known {kind}: {', '.join(known)}.")
+        raise UnknownNameError(f"no {_ONE[kind]} named {name!r}.{hint} Known {kind}: {', '.join(known)}.")
     if isinstance(target, str):
         module, _, attribute = target.partition(":")
         target = getattr(importlib.import_module(module), attribute)

@@ -34,6 +34,9 @@ class Result(Prediction):
         for name, value in parts.items():
             object.__setattr__(self, name, value)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuilt, (self.best, {n: getattr(self, n) for n in self.__slots__ if n != "best"}))
+
     @property
     def score(self) -> float | None:
         """The best attempt's score; None if nothing judged it."""
@@ -46,8 +49,8 @@ class Result(Prediction):
 
     @property
     def passed(self) -> bool:
-        """True if every check passed (also when there was none)."""
-        return self.best.score is None or self.best.score.passed
+        """True if every check passed (also when there was none); never where judging failed."""
+        return self.best.error is None and (self.best.score is None or self.best.score.passed)
 
     @property
     def cost(self) -> float | None:
@@ -88,6 +91,10 @@ class Result(Prediction):
             f"<table><caption>{html.escape(self.receipt())}</caption>"
             f"<tr><th>draft</th><th>score</th><th>why</th><th>text</th></tr>{rows}</table>"
         )
+
+
+def _rebuilt(best: Attempt, parts: dict[str, Any]) -> Result:
+    return Result(best, **parts)
 
 
 def count(number: int, noun: str) -> str:

@@ -1,8 +1,8 @@
 """Run: the one object through which strategies act, and the only caller of an LM.
 
-`complete` buys a reply: journal (already paid?), reserve, call under deadline and cancellation, commit, settle, emit.
-`attempt` tries a module and has the outcome judged; `accept` and `reject` keep the best. `execute` drives a strategy
-to its end and returns a Result whatever happens. What improves an answer is not here: strategies decide that.
+`complete` buys a reply (`purchase.py`: journal, reserve, call, commit, settle, emit). `attempt` tries a module and has
+the outcome judged; `accept` and `reject` keep the best (`ledger.py`). `execute` drives a strategy to its end and
+returns a Result whatever happens. What improves an answer is not here: strategies decide that.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from redraft.budget import Budget, Meter
 from redraft.config import settings
 from redraft.errors import (
     BudgetExceeded,
+    DivergedError,
     LMError,
     ParseError,
     RedraftError,
@@ -26,12 +27,14 @@ from redraft.errors import (
     UsageError,
 )
 from redraft.frame import NO_ADVICE, Advice, Frame, current_frame, entered
-from redraft.journal import Journal, critique_data, digest, plain, score_data, score_from
+from redraft.journal import Journal, digest, score_from
+from redraft.jsonable import plain
+from redraft.ledger import Ledger
 from redraft.protocols import LM, Delta, Scorer, Store, Strategy
 from redraft.purchase import Purchase
 from redraft.result import Result
-from redraft.scoring import as_prediction, name_of, rank
-from redraft.sync import call_user, leave_behind, on_loop, private_loop
+from redraft.scoring import as_prediction, name_of
+from redraft.sync import LeftBehind, call_user, on_loop, private_loop, supervised
 from redraft.types import (
     EVENT_VERSION,
     Attempt,
@@ -47,15 +50,15 @@ from redraft.types import (
 
 T = TypeVar("T")
 
-_GRACE = 0.08  # seconds after the deadline for code to end by itself with its best so far
+_GRACE = 0.12  # seconds after a deadline or a cancellation for code to end by itself with its best so far
 
 
 class Run:
-    """One refinement: a budget, a journal, attempts, and the best so far. Nested strategies get a Run of their own
-    that shares the journal and spends from this budget.
+    """One refinement: a budget, a journal, attempts, and the best so far.
 
-    Use it as a context manager (`with` or `async with`) to put several module calls under one budget, or let a
-    strategy make its own. A Run lives on one event loop; everything in it is called there.
+    A strategy makes its own. Use one as a context manager (`with` or `async with`) to put several module calls under
+    one budget. Inside another run it is nested: it shares the journal and spends from both budgets. A Run lives on one
+    event loop; everything in it is called there.
     """
 
     def __init__(
@@ -67,75 +70,70 @@ class Run:
         seed: int | None = None,
         listeners: Sequence[Callable[[Event], None]] = (),
         strict: bool | None = None,
-        parent: Run | None = None,
     ) -> None:
         here = settings()
-        self.parent = parent
-        self.root: Run = parent.root if parent else self
-        self.run_id: str = run_id or (parent.run_id if parent else _new_id())
+        frame = None if store or run_id else current_frame()
+        self.parent: Run | None = frame.run if frame else None
+        self.root: Run = self.parent.root if self.parent else self
+        self.run_id: str = self.root.run_id if self.parent else run_id or _new_id()
         self.strict = here.strict if strict is None else strict
         self.tries = here.tries
-        self.budget = budget or (Budget() if parent else here.budget)
-        self.stop_asked: StopReason | None = None
+        self.budget = budget or (Budget() if self.parent else here.budget)
+        self.meter = Meter(self.budget, frame.meter if frame else None)
+        self.scope = frame.scope if frame else ""
+        self._frame = Frame(run=self, scope=self.scope, meter=self.meter, advice=frame.advice if frame else NO_ADVICE)
+        self.loop: asyncio.AbstractEventLoop | None = self.parent.loop if self.parent else None
         self.closed = False
-        self.loop: asyncio.AbstractEventLoop | None = parent.loop if parent else None
-        self.open_calls: set[Purchase] = parent.open_calls if parent else set()
-        outer = current_frame() if parent else None
-        self.meter = Meter(self.budget, outer.meter if outer else None)
-        self.scope = outer.scope if outer else ""
-        self._frame = Frame(run=self, scope=self.scope, meter=self.meter, advice=outer.advice if outer else NO_ADVICE)
-        self._attempts: dict[int, Attempt] = {}
-        self._next_index = 0
-        self._best: int | None = None
-        self._task: asyncio.Task[Any] | None = None
-        self._token: Any = None
-        self.journal: Journal
-        self.seed: int
-        if parent:
-            self.journal, self.seed = parent.journal, parent.seed
-            return
-        self.journal = Journal(store or here.store, self.run_id, (*here.listeners, *listeners))
-        self.meter.preload(self.journal.spent(), self.journal.seconds())
-        self.seed = self._seed(seed if seed is not None else here.seed)
+        self.stop_asked = False
+        self.open_calls: set[Purchase] = self.parent.open_calls if self.parent else set()
+        self._stop: asyncio.Event | None = None
+        self._entered: entered | None = None
+        self.journal: Journal = (
+            self.parent.journal if self.parent else self._opened(store or here.store, [*here.listeners, *listeners])
+        )
+        self.seed: int = self.parent.seed if self.parent else self._seed(here.seed if seed is None else seed)
+        self._ledger = Ledger(self.journal, self.scope)
+
+    def _opened(self, store: Store | None, listeners: Sequence[Callable[[Event], None]]) -> Journal:
+        journal = Journal(store, self.run_id, listeners)
+        if journal.resumed:
+            self.meter.preload(journal.spent(), journal.seconds())
+            journal.note("resumed")
+        return journal
 
     def _seed(self, wanted: int | None) -> int:
         """The run's seed, drawn once and recorded: a resumed run keeps the first one."""
+        old = self.journal.recorded("run", "run")
         drawn = int.from_bytes(os.urandom(4), "big") >> 1 if wanted is None else wanted
-        started = self.journal.note("run", key="run", seed=drawn, version=EVENT_VERSION, budget=plain(self.budget))
-        return int(started.data["seed"])
+        seed = int(old.data["seed"]) if old is not None else drawn
+        self.journal.note("run", key="run", seed=seed, version=EVENT_VERSION, budget=plain(self.budget))
+        return seed
 
     # What a strategy uses
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
         """Everything tried so far, by index."""
-        return tuple(self._attempts[i] for i in sorted(self._attempts))
+        return self._ledger.attempts
 
     @property
     def best(self) -> Attempt | None:
         """The best accepted attempt."""
-        return None if self._best is None else self._attempts[self._best]
+        return self._ledger.best
 
     @property
     def usage(self) -> Usage:
         """What this run spent so far, nested runs included."""
         return self.meter.usage
 
-    async def complete(
-        self,
-        request: Request,
-        *,
-        lm: LM,
-        role: str = "author",
-    ) -> Completion:
+    async def complete(self, request: Request, *, lm: LM, role: str = "author") -> Completion:
         """One reply, paid at most once. `role` says who asks: author, critic, reviser, judge, advisor.
 
         Raises `LMError`, `BudgetExceeded`, or `RunClosed`; is cancellable at any point, and then charged truly.
         """
-        frame = current_frame()
-        if frame is None or frame.run.root is not self.root:
-            frame = self._frame
-        purchase = Purchase(self, frame, lm, request, role)
+        purchase = Purchase(self, self._here(), lm, request, role)
+        if self.loop is None or self.loop is asyncio.get_running_loop():
+            return await purchase.complete()
         return await on_loop(purchase.complete, self.loop)
 
     async def send(self, lm: LM, request: Request, on_delta: Callable[[Delta], None] | None) -> Completion:
@@ -162,92 +160,67 @@ class Run:
         What user code raises is recorded as the attempt's error, not raised; an ended budget, a closed run and bad
         input are raised. The attempt is neither accepted nor rejected yet.
         """
-        index, self._next_index = self._next_index, self._next_index + 1
-        outer = current_frame() or self._frame
+        outer = self._here()
+        tried = self._ledger.begin(rung, parent, inputs)
         frame = Frame(
             run=self,
-            scope=f"{self.scope}/attempt[{index}]",
+            scope=self._ledger.scope_of(tried.index),
             meter=Meter(parent=outer.meter),
             advice=advice or outer.advice,
             owner=outer.owner,
         )
-        parent_index = None if parent is None else parent.index
-        tried = Attempt(index=index, inputs=inputs, parent=parent_index, rung=rung)
-        self.journal.note("propose", scope=frame.scope, index=index, rung=rung, parent=parent_index)
         try:
             with entered(frame):
                 tried = tried.but(prediction=as_prediction(await call_user(module, **inputs)))
+            with entered(frame.unadvised()):
                 tried = tried.but(score=await self._judge(scorer, inputs, tried, frame))
         except UsageError:
             raise
         except (BudgetExceeded, RunClosed) as error:
-            self._record(tried.but(error=error), frame)
+            self._ledger.record(tried.but(error=error, usage=frame.meter.usage), replayable=False)
             raise
+        except asyncio.CancelledError as error:
+            # Recorded, since a draft may be there already; raised, unless it was user code that cancelled itself.
+            mine = _being_cancelled()
+            what = error if mine else RuntimeError("the module was cancelled from inside")
+            tried = tried.but(error=RunClosed("cancelled") if mine else what, usage=frame.meter.usage)
+            self._ledger.record(tried, replayable=not mine)
+            if mine:
+                raise
+            return tried
         except Exception as error:  # noqa: BLE001 - the boundary to user code: a bad attempt is data, not a crash
             tried = tried.but(error=error)
-        return self._record(tried, frame)
+        return self._ledger.record(tried.but(usage=frame.meter.usage))
 
     async def _judge(self, scorer: Scorer | None, inputs: Inputs, tried: Attempt, frame: Frame) -> Score | None:
         if scorer is None or tried.prediction is None:
             return None
         old = self.journal.recorded("attempt", frame.scope)
-        if old is not None and old.data["draft"] == digest(tried.text) and old.data["score"] is not None:
+        if old is not None and old.data["score"] is not None and old.data["draft"] == digest(tried.text):
             return score_from(old.data["score"])
+        return await self.judging(scorer, scorer.score(inputs, tried.prediction))
+
+    async def judging(self, judge: Any, work: Awaitable[T]) -> T:
+        """Await a scorer, critic or judge: whatever it raises comes out as a `ScoreError` that names it."""
         try:
-            return await scorer.score(inputs, tried.prediction)
-        except (RedraftError, asyncio.CancelledError):
+            return await work
+        except RedraftError:
             raise
         except Exception as error:
-            where = " ".join(getattr(error, "__notes__", ())) or f"in {name_of(scorer)}"
+            where = " ".join(getattr(error, "__notes__", ())) or f"in {name_of(judge)}"
             raise ScoreError(f"{type(error).__name__} {where}: {error}; mend it: no score was recorded") from error
 
-    def _record(self, attempt: Attempt, frame: Frame) -> Attempt:
-        attempt = attempt.but(usage=frame.meter.usage)
-        self._attempts[attempt.index] = attempt
-        kind = "judge_error" if isinstance(attempt.error, ScoreError) else None
-        if kind:
-            self.journal.note(kind, scope=frame.scope, error=str(attempt.error))
-        self.journal.note(
-            "attempt",
-            scope=frame.scope,
-            key=frame.scope,
-            index=attempt.index,
-            parent=attempt.parent,
-            rung=attempt.rung,
-            text=attempt.text,
-            draft=digest(attempt.text),
-            score=score_data(attempt.score),
-            error=None if attempt.error is None else plain(attempt.error),
-            usage=plain(attempt.usage),
-        )
-        return attempt
-
     def accept(self, attempt: Attempt, reason: str) -> bool:
-        """Make an attempt the best so far. Refused (False) if it scores below the best: keep the best, never the last."""
-        best = self.best
-        if best is not None and rank(attempt) < rank(best):
-            self.reject(attempt, f"{reason}, but it scores below draft {best.index + 1}")
-            return False
-        self._decide("accept", attempt.but(accepted=True, reason=reason))
-        self._best = attempt.index
-        return True
+        """Make an attempt the best so far; refused (False) if it scores below the best."""
+        return self._ledger.accept(attempt, reason)
 
     def reject(self, attempt: Attempt, reason: str) -> None:
         """Keep the best so far, and say why this one is not it."""
-        self._decide("reject", attempt.but(reason=reason))
-
-    def _decide(self, kind: str, attempt: Attempt) -> None:
-        self._attempts[attempt.index] = attempt
-        scope = f"{self.scope}/attempt[{attempt.index}]"
-        self.journal.note(kind, scope=scope, key=scope, index=attempt.index, reason=attempt.reason)
+        self._ledger.reject(attempt, reason)
 
     def criticised(self, attempt: Attempt, critique: Critique) -> Attempt:
         """Put a critique on record beside the attempt it speaks of."""
-        attempt = self._attempts[attempt.index].but(critique=critique)
-        self._attempts[attempt.index] = attempt
-        scope = f"{self.scope}/attempt[{attempt.index}]"
-        self.journal.note("critique", scope=scope, key=scope, index=attempt.index, **critique_data(critique))
-        return attempt
+        return self._ledger.criticised(attempt, critique)
 
     def parse_failed(self, error: ParseError, frame: Frame) -> None:
         """Put on record that a reply could not be used and is asked for again (the same on a replay)."""
@@ -256,7 +229,7 @@ class Run:
 
     async def step(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Do a user's own effect once: its JSON result is journalled, and a replay returns it without calling `fn`."""
-        frame = current_frame() or self._frame
+        frame = self._here()
         key = self.journal.key(frame.scope, f"step:{name}")
         old = self.journal.recorded("step", key)
         if old is not None:
@@ -266,79 +239,93 @@ class Run:
         await self.journal.commit("step", scope=frame.scope, key=key, name=name, value=value)
         return value
 
+    def _here(self) -> Frame:
+        """The frame of the running code if it is part of this run, else the run's own."""
+        frame = current_frame()
+        return frame if frame is not None and frame.run.root is self.root else self._frame
+
     # Life and death
 
     def check_open(self) -> None:
-        """Raises `RunClosed` once this run, or one around it, has ended."""
+        """Raises `RunClosed` once this run, or one around it, has ended or was told to."""
         run: Run | None = self
         while run is not None:
-            if run.closed:
+            if run.closed or run.stop_asked:
                 raise RunClosed(f"run {self.run_id} has ended and buys nothing more; start a new one")
             run = run.parent
 
-    def nested(self) -> Run:
-        """A Run for a strategy that is called inside this one."""
-        return Run(parent=self)
-
     def cancel(self) -> None:
-        """End the run from any thread; `execute` returns the best so far with stop reason `cancelled`."""
+        """End the run, from any thread: calls in flight are cut off and charged, nothing more is bought, and `execute`
+        returns the best so far with stop reason `cancelled`.
+        """
+        self.stop_asked = True
         if self.loop is not None and not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._stop_now, StopReason.CANCELLED)
+            self.loop.call_soon_threadsafe(self._stop_now)
 
-    def _stop_now(self, reason: StopReason) -> None:
-        self.stop_asked = self.stop_asked or reason
-        if self._task is not None:
-            self._task.cancel()
+    def _stop_now(self) -> None:
+        for purchase in self._own_calls():
+            purchase.interrupt()
+        if self._stop is not None:
+            self._stop.set()
+
+    def _own_calls(self) -> list[Purchase]:
+        """Calls in flight of this run and of the runs nested in it."""
+        return [p for p in self.open_calls if self in p.frame.run.line()]
+
+    def line(self) -> list[Run]:
+        """Itself and the runs around it, innermost first."""
+        return [self, *(self.parent.line() if self.parent else ())]
 
     async def execute(self, strategy: Strategy, inputs: Inputs) -> Result:
         """Drive a strategy to its end. Returns the best so far and why it stopped, or raises an error that carries
         every attempt (`error.attempts`, `error.usage`) when there is none to return.
         """
+        self.loop = self.loop or asyncio.get_running_loop()
         self._frame.owner = strategy
+        self._stop = asyncio.Event()
+        # Nested runs give up before those around them: their best so far still has to get out.
+        grace = _GRACE / 2 ** len(self.line()[1:])
         stop = StopReason.ERROR
         error: Exception | None = None
         try:
-            with self._within():
-                stop = await self._supervised(strategy.steps(self, inputs))
-        except BudgetExceeded as caught:
-            stop, error = StopReason.BUDGET, caught
-        except RedraftError as caught:
-            error = caught
+            self.check_open()
+            with entered(self._frame):
+                stop = await supervised(strategy.steps(self, inputs), self.meter.seconds_left, self._stop, grace)
+        except LeftBehind:
+            error = None if self._stopping() else self.meter.out_of_time()
         except asyncio.CancelledError:
-            if self.stop_asked is None:
+            if _being_cancelled() and not self._stopping():
+                self._close()
                 raise
-            stop = self.stop_asked
+            error = RunFailed("the strategy was cancelled from inside")
         except Exception as caught:  # noqa: BLE001 - the boundary to user code: a strategy is one, too
             error = caught
-        return self._finish(stop, error)
+        if error is not None or stop is StopReason.ERROR:
+            stop = self._reason(error)
+        return self._finished(stop, error)
 
-    async def _supervised(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await under deadline: code gets a moment to end with its best so far, then it is left behind."""
-        task: asyncio.Task[T] = asyncio.ensure_future(work)
-        self._task = task
-        while not task.done():
-            left = self.meter.seconds_left
-            try:
-                await asyncio.wait({task}, timeout=None if left is None else max(left, 0) + _GRACE)
-            except asyncio.CancelledError:
-                self.closed = True
-                await leave_behind(task)
-                raise
-            if not task.done():
-                self.closed = True
-                await leave_behind(task)
-                raise self.meter.out_of_time()
-        return task.result()
+    def _stopping(self) -> bool:
+        return any(run.stop_asked for run in self.line())
 
-    def _finish(self, stop: StopReason, error: Exception | None) -> Result:
-        if not isinstance(error, UsageError) and self._best is None:
-            for attempt in sorted((a for a in self.attempts if a.prediction is not None), key=rank, reverse=True)[:1]:
-                self.accept(attempt, f"the best of what there was when the run ended ({stop})")
-        data = None if error is None else plain(error)
-        self.journal.note("stop", scope=self.scope, key=f"{self.scope}|stop", reason=str(stop), error=data)
+    def _reason(self, error: Exception | None) -> StopReason:
+        if self._stopping():
+            return StopReason.CANCELLED
+        return StopReason.BUDGET if isinstance(error, BudgetExceeded) else StopReason.ERROR
+
+    def _finished(self, stop: StopReason, error: Exception | None) -> Result:
+        if not isinstance(error, UsageError):
+            self._ledger.salvage(stop)
+        if self.parent is None and error is None and (unused := self.journal.unused()):
+            self.journal.note("diverged", unused=unused)
+            if self.strict:
+                error = DivergedError(
+                    f"the resumed run never asked for the reply recorded in {unused[0]}: code changed"
+                )
+        text = None if error is None else plain(error)
+        self.journal.note("stop", scope=self.scope, key=f"{self.scope}|stop", reason=str(stop), error=text)
         self._close()
         best = self.best
-        if best is None or isinstance(error, UsageError):
+        if best is None or isinstance(error, UsageError | DivergedError):
             raise self._carrying(error or RunFailed(f"the run ended ({stop}) before any attempt was finished"))
         return Result(
             best,
@@ -360,33 +347,38 @@ class Run:
 
     def _close(self) -> None:
         self.closed = True
-        for purchase in [p for p in self.open_calls if p.run is self or self.parent is None]:
+        for purchase in self._own_calls():
             purchase.abandon()
 
-    def _within(self) -> Any:
-        if self.loop is None:
-            self.loop = asyncio.get_running_loop()
-        return entered(self._frame)
-
-    async def __aenter__(self) -> Run:
-        self._token = self._within()
-        self._token.__enter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._token.__exit__(None, None, None)
-        self._close()
-
     def __enter__(self) -> Run:
-        self.loop = private_loop()
-        self._token = entered(self._frame)
-        self._token.__enter__()
+        self.loop = self.loop or private_loop()
+        self._entered = entered(self._frame)
+        self._entered.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._token.__exit__(None, None, None)
+        assert self._entered is not None
+        assert self.loop is not None
+        self._entered.__exit__()
         self.closed = True
-        private_loop().call_soon_threadsafe(self._close)
+        self.loop.call_soon_threadsafe(self._close)
+
+    async def __aenter__(self) -> Run:
+        self.loop = self.loop or asyncio.get_running_loop()
+        self._entered = entered(self._frame)
+        self._entered.__enter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._entered is not None
+        self._entered.__exit__()
+        self._close()
+
+
+def _being_cancelled() -> bool:
+    """True if somebody cancels this task; False if code inside it raised the error by itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _new_id() -> str:

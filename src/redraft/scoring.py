@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from redraft.errors import ScoreError
-from redraft.journal import plain
+from redraft.jsonable import plain
 from redraft.types import Attempt, Prediction, Score
 
-_TEXT_LIKE = str | bytes | list | tuple | set | int | float
+_VALUES = (str, bytes, list, tuple, set, int, float)
 
 
 def as_prediction(value: Any) -> Prediction:
@@ -20,7 +20,7 @@ def as_prediction(value: Any) -> Prediction:
         return value
     if value is None:
         raise ValueError("the module returned None; return a Prediction, a dict of output fields, or the answer itself")
-    fields = None if isinstance(value, _TEXT_LIKE) else plain(value)
+    fields = None if isinstance(value, _VALUES) else plain(value)
     return Prediction(fields) if isinstance(fields, dict) else Prediction(answer=value)
 
 

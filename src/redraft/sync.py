@@ -7,6 +7,7 @@ would deadlock any fixed pool. They are daemons, so that Ctrl-C ends the process
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
 import os
@@ -33,8 +34,14 @@ def private_loop() -> asyncio.AbstractEventLoop:
     with _lock:
         if _loop is None:
             _loop = asyncio.new_event_loop()
-            threading.Thread(target=_loop.run_forever, name="redraft-loop", daemon=True).start()
+            threading.Thread(target=_run_forever, args=(_loop,), name="redraft-loop", daemon=True).start()
         return _loop
+
+
+def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
+    while True:
+        with contextlib.suppress(SystemExit, KeyboardInterrupt):  # one task's exit must not end everybody's loop
+            loop.run_forever()
 
 
 def run_sync(make: Callable[[], Coroutine[Any, Any, T]], home: asyncio.AbstractEventLoop | None = None) -> T:
@@ -83,6 +90,31 @@ async def on_loop(make: Callable[[], Coroutine[Any, Any, T]], home: asyncio.Abst
     return await asyncio.wrap_future(submit(make, home))
 
 
+class LeftBehind(Exception):
+    """Work did not end in time and goes on without anyone waiting for it."""
+
+
+async def supervised(work: Coroutine[Any, Any, T], left: float | None, stop: asyncio.Event, grace: float) -> T:
+    """Await work until its end, for `left` seconds, or until `stop`.
+
+    Then it gets `grace` seconds to end by itself with its best so far, is cancelled, and is left behind if it ignores
+    that: `LeftBehind`.
+    """
+    task = asyncio.ensure_future(work)
+    stopped = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({task, stopped}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            await asyncio.wait({task}, timeout=grace)
+        if task.done():
+            return task.result()
+        raise LeftBehind
+    finally:
+        stopped.cancel()
+        if not task.done():
+            await leave_behind(task)
+
+
 async def leave_behind(task: asyncio.Task[Any]) -> None:
     """Cancel a task, give its connections a moment to close, and go on without it, even if it ignores that."""
     task.cancel()
@@ -112,6 +144,13 @@ async def in_thread(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
 
 async def call_user(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call anything of a user's: a module (`acall`), `async def` (the fast path), or `def` (in a worker thread)."""
+    try:
+        return await _call(fn, *args, **kwargs)
+    except SystemExit as error:
+        raise _no_exit(error) from error
+
+
+async def _call(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     if hasattr(fn, "acall"):
         return await fn.acall(*args, **kwargs)
     if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None)):  # noqa: B004
@@ -167,7 +206,12 @@ def _sendable(error: BaseException) -> BaseException:
     """A future refuses StopIteration: it would end the awaiting coroutine silently."""
     if isinstance(error, StopIteration):
         return RuntimeError(f"user code raised StopIteration: {error}")
-    return error
+    return _no_exit(error) if isinstance(error, SystemExit) else error
+
+
+def _no_exit(error: SystemExit) -> RuntimeError:
+    """As it stands it would end the loop, and with it every other run of the process."""
+    return RuntimeError(f"user code called sys.exit({error.code!r}); return, or raise an ordinary error")
 
 
 def _after_fork() -> None:

@@ -9,16 +9,15 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, Literal
+
+from redraft.jsonable import as_text
 
 Message = Mapping[str, Any]
 """One chat message in the OpenAI wire form; images, tool calls and tool results pass through untouched."""
 
 Inputs = Mapping[str, Any]
 """A module's named inputs."""
-
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +61,7 @@ class Request:
     prefill: str | None = None
     """Text that the reply continues; the completion's text does not repeat it."""
     effort: str | None = None
-    extra: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    extra: Mapping[str, Any] = field(default_factory=dict)
     """Further body fields, passed to the upstream as they are."""
 
 
@@ -324,8 +323,8 @@ def draft_text(prediction: Prediction) -> str:
     """A prediction as one text: the only field's value, or `name: value` paragraphs; reasoning left out."""
     fields = {k: v for k, v in prediction.to_dict().items() if k != "reasoning"} or prediction.to_dict()
     if len(fields) == 1:
-        return str(next(iter(fields.values())))
-    return "\n\n".join(f"{name}: {value}" for name, value in fields.items())
+        return as_text(next(iter(fields.values())))
+    return "\n\n".join(f"{name}: {as_text(value)}" for name, value in fields.items())
 
 
 class StopReason(StrEnum):
@@ -366,7 +365,7 @@ class Event:
     scope: str = ""
     key: str = ""
     """Set for what is replayed by key: calls, decisions, steps."""
-    data: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    data: Mapping[str, Any] = field(default_factory=dict)
     """JSON values only."""
 
 

@@ -191,7 +191,7 @@ def test_every_field_is_sent():
     assert request_body(request, "m", cap_name="cap") == {
         "model": "m", "messages": [*messages, {"role": "assistant", "content": "So"}], "temperature": 0.0, "top_p": 0.9,
         "cap": 7, "stop": ["a", "b"], "seed": 0, "n": 2, "tools": [tool], "tool_choice": "required", "logprobs": True,
-        "top_logprobs": 3, "reasoning_effort": "low", "top_k": 4, "grammar": "g",
+        "top_logprobs": 3, "reasoning_effort": "low", "top_k": 4, "grammar": "%llguidance {}\ng",
         "response_format": {"type": "json_schema", "json_schema": schema},
     }  # fmt: skip
 

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
+import decimal
 import json
+import pathlib
 import pickle
 import string
 import sys
@@ -102,7 +105,7 @@ def test_forms():
     )
     assert user(spec, inputs={"q": "x"}, style="tags").startswith(
         "x\n\nReply in this form:\n<reasoning>...</reasoning>\n<kind>a or b</kind>\n<n>a number or null</n>\n"
-        '<p>JSON that follows {"properties"'
+        '<p>JSON that follows {"$ref"'
     )
     assert '"kind" (a or b), "n" (a number or null) and "p"' in user(spec, inputs={"q": "x"}, style="schema")
     assert user("q -> n: int", inputs={"q": "x"}, style="json").endswith("Reply with the n only: a whole number")
@@ -145,6 +148,9 @@ class Place:
     [
         (3, "3"),
         (True, "true"),
+        (dt.date(2024, 2, 3), "2024-02-03"),
+        ({"at": [decimal.Decimal("1.50")]}, '{"at": ["1.50"]}'),
+        (pathlib.Path("a/b"), "a/b"),
         (None, "null"),
         (["é", 1], '["é", 1]'),
         ({"type": "other"}, '{"type": "other"}'),
@@ -222,6 +228,7 @@ def test_every_choice_can_be_read():
         (reply("<answer>x</answer>"), "'reasoning' (str) is missing; 'answer' should be int, got 'x'"),
         (reply("I do not know."), "has none of the fields 'reasoning', 'answer'"),
         (reply('{"x": 1}'), "has none of the fields"),
+        (reply("I do", finish_reason="length"), "was cut at 7 tokens and has none of the fields"),
         (reply('{"reasoning": "abc', finish_reason="length"), "cut at 7 tokens"),
         (reply("<reasoning>abc", finish_reason="length"), "cut at 7 tokens, 1 of 2 fields"),
         (reply("<reasoning>abc</reasoning><answer>1", finish_reason="length"), "cut at 7 tokens inside 'answer'"),
@@ -338,13 +345,36 @@ def test_garbage_is_a_parse_error_at_worst(text, style, spec, finish):
     assert list(got) == list(spec.outputs)
 
 
-@pytest.mark.parametrize("piece", ["{", '{"a":', "[", "<a>", "</a>", "a:", "```\n", "- x\n", '"a":"', "(", "\n", "**"])
-def test_long_garbage_is_quick(piece):
+PIECE = [
+    "{",
+    '{"a":',
+    "[",
+    "<a>",
+    "</a>",
+    "< ",
+    "<a ",
+    "a:",
+    "```\n",
+    "- x\n",
+    '"a":"',
+    "(",
+    "\n",
+    "** ",
+    "# ",
+    "a ",
+    "- ",
+    "1,",
+]
+
+
+@pytest.mark.parametrize("piece", PIECE)
+@pytest.mark.parametrize("before", ["x", "```\n", "<tags>"])
+def test_long_garbage_is_quick(piece, before):
     start = time.process_time()
     for style in ("schema", "tags"):
-        for spec in (ROUND, as_signature("q -> d: dict[str, int]")):
+        for spec in (ROUND, as_signature("q -> tags: list[int]")):
             with pytest.raises(ParseError):
-                parse(spec, reply(piece * 20_000), style)
+                parse(spec, reply(before + piece * 20_000 + "x"), style)
     assert time.process_time() - start < 4
 
 

@@ -391,7 +391,7 @@ asyncio.run(main())
     store = SqliteStore(path)
     assert [(e.seq, e.kind, e.key, e.data) for e in store.read("run")] == [
         (0, "run", "", {}),
-        (1, "intent", "k", {"cap": 7}),
+        (1, "intent", "k", {"content": "long", "cap": 7}),
     ]
     assert not list(path.parent.glob("*.open"))
     store.close()

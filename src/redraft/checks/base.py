@@ -86,7 +86,7 @@ class FunctionCheck(Check):
         given = (dict(inputs), prediction) if self._two else (self.value_of(prediction),)
         value = await call_user(self.fn, *given)
         if isinstance(value, str):
-            value = (0.0, value)  # a complaint
+            value = (0.0, value) if value.strip() else True  # complaints, or none
         elif value is None:
             value = True  # like an assertion that held
         score = as_score(value, f"check {self.name!r}")

@@ -8,8 +8,9 @@ from typing import Any
 
 from redraft.checks.base import Check
 from redraft.errors import UsageError
-from redraft.journal import plain
+from redraft.jsonable import plain
 
+_LONGEST = 160
 _SHOWN = 3  # errors named in an explanation: more only confuse
 
 
@@ -41,17 +42,26 @@ class JsonSchema(Check):
         """0 for what is not JSON; above a half for JSON, less the more places break the schema."""
         if isinstance(value, str):
             try:
-                value = json.loads(value)
-            except ValueError as error:
+                value = json.loads(value, parse_constant=_no_number)
+            except (ValueError, RecursionError) as error:
                 return 0.0, f"not JSON: {error}"
         elif not isinstance(value, bool | int | float | None):
             value = json.loads(json.dumps(value, default=plain))
         problems = sorted(self._validator.iter_errors(value), key=lambda e: list(map(str, e.absolute_path)))
         if not problems:
             return 1.0, ""
-        shown = "; ".join(f"{e.json_path}: {e.message}" for e in problems[:_SHOWN])
+        shown = "; ".join(f"{e.json_path}: {_brief(e)}" for e in problems[:_SHOWN])
         more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         return 0.5 + 0.5 / (1 + len(problems)) - 0.01, shown + more
+
+
+def _brief(error: Any) -> str:
+    """What is wrong without the draft in it: an explanation may become a hint, and a hint never shows the draft."""
+    return str(error.message).replace(repr(error.instance), "the value")[:_LONGEST]
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
 
 
 def json_schema(schema: Any, **options: Any) -> JsonSchema:

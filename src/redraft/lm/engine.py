@@ -62,7 +62,7 @@ class Engine:
             try:
                 if "error" in chunk:
                     raise self._refusal(chunk["error"])
-                return _closing.is_set() or on_chunk(chunk)
+                return ending() or on_chunk(chunk)
             except RedraftError as error:
                 failed.append(error)
                 return True
@@ -187,9 +187,14 @@ def in_worker(work: Callable[[], None]) -> None:
         thread.start()
 
 
+def ending() -> bool:
+    """True once the process has begun to end: calls are being cut off, and nobody should hear of it."""
+    return _closing.is_set()
+
+
 def check_open() -> None:
     """Raise if the process is ending."""
-    if _closing.is_set():
+    if ending():
         raise LocalEngineError("this process is ending: the embedded engine takes no more calls")
 
 
@@ -205,7 +210,11 @@ def _end() -> None:
 
 
 def _forget() -> None:
-    """In a forked child: the engines' threads did not come along, so it starts its own."""
+    """In a forked child: the engines' threads did not come along, so it starts its own.
+
+    Only for children that leave by `os._exit`, as those of multiprocessing do: otherwise xllamacpp's own static
+    data waits for its threads for ever.
+    """
     global _lock  # noqa: PLW0603 - another thread may have held it
     _lock = threading.Lock()
     for engine in _engines.values():

@@ -20,7 +20,7 @@ from typing import Any
 
 from redraft.errors import BadRequestError, ConfigError, LocalEngineError, ModelFetchError, RedraftError
 from redraft.lm import catalogue
-from redraft.lm.engine import Engine, EngineSpec, check_open, engine_for, in_worker
+from redraft.lm.engine import Engine, EngineSpec, check_open, ending, engine_for, in_worker
 from redraft.lm.guidance import engine_grammar
 from redraft.lm.openai_wire import Reply, as_json, read_usage, refuse_unsupported, request_body
 from redraft.protocols import Delta
@@ -121,6 +121,7 @@ class LocalLM:
         if model is None or model.pulled:
             return
         with _fetching:
+            check_open()
             if not model.pulled and self.on_fetch is None:
                 sys.stderr.write(
                     f"redraft: fetching {model.name} ({model.size / (1 << 20):.0f} MB, {model.licence}) once into "
@@ -158,7 +159,8 @@ class _Call:
         except RedraftError as error:
             outcome = error
         finally:
-            self._tell(self._settle, outcome)
+            if not ending():
+                self._tell(self._settle, outcome)
 
     def _settle(self, outcome: Completion | RedraftError) -> None:
         if self.reply.done():

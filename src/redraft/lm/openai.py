@@ -31,8 +31,8 @@ class OpenAILM:
 
     `base_url` defaults to `OPENAI_BASE_URL`, then to OpenAI; the key is `<PROVIDER>_API_KEY` of the environment and
     optional on this machine. `capabilities` says what the server can do beyond or short of OpenAI's API: declare
-    `grammar` for a server that takes a `grammar` field (llama-server), `prefill` for one that continues a trailing
-    assistant message and returns the continuation only.
+    `grammar` for a server that takes `%llguidance` in a `grammar` field (llama-server), `prefill` for one that
+    continues a trailing assistant message and returns the continuation only.
     """
 
     def __init__(

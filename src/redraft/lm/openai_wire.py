@@ -69,7 +69,7 @@ def request_body(request: Request, model: str, *, cap_name: str) -> dict[str, An
         "seed": request.seed,
         "n": request.n if request.n > 1 else None,
         "response_format": None if request.schema is None else _response_format(request.schema),
-        "grammar": request.grammar,
+        "grammar": None if request.grammar is None else f"%llguidance {{}}\n{request.grammar}",
         "tools": list(request.tools) or None,
         "tool_choice": request.tool_choice,
         "logprobs": None if request.logprobs is None else True,

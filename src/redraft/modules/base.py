@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,6 +31,8 @@ class Module:
         if frame is None:
             async with Run():
                 return await self._within(inputs)
+        if frame.run.loop is asyncio.get_running_loop():
+            return await self._within(inputs)
         return await on_loop(lambda: self._within(inputs), frame.run.loop)
 
     async def _within(self, inputs: dict[str, Any]) -> Prediction:
@@ -41,7 +44,7 @@ class Module:
     async def _forward(self, inputs: dict[str, Any]) -> Any:
         kind = type(self)
         if kind.aforward is not Module.aforward:
-            return await self.aforward(**inputs)
+            return await call_user(self.aforward, **inputs)
         if kind.forward is not Module.forward:
             return await call_user(self.forward, **inputs)
         raise TypeError(

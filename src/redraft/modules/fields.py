@@ -16,8 +16,9 @@ from redraft.signature import Field, SignatureSpec
 _DECODER = json.JSONDecoder(strict=False)  # small models write line breaks into strings
 _TRIES = 50  # objects to look for; bounds the time that garbage takes
 _FENCED = re.compile(r"```[\w-]*[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
-_KEY = re.compile(r'(?<=[{,\s])"(\w[\w \-]*)"\s*:')
-_TAG = re.compile(r"<\s*(/?)\s*([^\W\d][\w \-]*?)\s*>")
+_KEY = re.compile(r'(?<=[{,\s])"(\w[\w \-]{0,60})"\s{0,3}:')
+# every repeat is bounded, so that garbage takes linear time
+_TAG = re.compile(r"<\s{0,3}(/?)\s{0,3}([^\W\d][\w \-]{0,60}?)\s{0,3}>")
 
 
 class Found(NamedTuple):
@@ -199,8 +200,8 @@ def _labels(signature: SignatureSpec) -> re.Pattern[str]:
         words = (re.escape(name).replace("_", r"[ _\-]?") for name in signature.outputs)
         names = "|".join(sorted(words, key=len, reverse=True))
         found = signature._cache["labels"] = re.compile(
-            rf"^[ \t>*\-]*(?:\[\[[ \t]*)?#*[ \t]*[*_`]*({names})[*_`]*[ \t]*:[*_`]*[ \t]*"
-            rf"|^[ \t]*(?:\[\[[ \t]*)?#+[ \t]*({names})[ \t]*#*[ \t]*(?:\]\])?[ \t]*$",
+            rf"^[ \t>*\-]{{0,8}}(?:\[\[ ?)?#{{0,6}} {{0,3}}[*_`]{{0,3}}({names})[*_`]{{0,3}} {{0,3}}:[*_`]{{0,3}}"
+            rf"|^ {{0,3}}(?:\[\[ ?)?#{{1,6}} {{0,3}}({names}) {{0,3}}#{{0,6}} ?(?:\]\])?[ \t]{{0,3}}$",
             re.IGNORECASE | re.MULTILINE,
         )
     return found

@@ -79,7 +79,7 @@ class Predict(Module):
 
     def _style(self, lm: LM) -> Style:
         style = style_for(self.signature, lm.capabilities)
-        return "tags" if style == "schema" and refuses(lm, "schema") else style
+        return "json" if style == "schema" and refuses(lm, "schema") else style
 
     async def _ask(
         self, frame: Frame, lm: LM, bound: dict[str, Any], style: Style, error: ParseError | None
@@ -105,16 +105,25 @@ class Predict(Module):
         )
         return await frame.run.complete(request, lm=lm, role=self.role)
 
+    def identity(self) -> str:
+        """What tells this module from others of its class, the same in every process."""
+        lm = self.lm if isinstance(self.lm, str | None) else self.lm.name
+        parts = (self.signature, self.signature.instructions, lm, self.system, self.temperature, self.max_tokens)
+        return "|".join(map(str, parts))
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.signature)!r})"
 
 
 class ChainOfThought(Predict):
-    """Predict that writes its `reasoning` first; the reasoning is an output field of its own, never judged."""
+    """Predict that writes its `reasoning` first; the reasoning is an output field of its own, never judged.
+
+    The field has no description: small models copied one as its value.
+    """
 
     def __init__(self, signature: str | type[Signature] | SignatureSpec, **options: Any) -> None:
         spec = as_signature(signature)
-        super().__init__(spec.with_output("reasoning", desc="think step by step before the answer"), **options)
+        super().__init__(spec.with_output("reasoning"), **options)
 
 
 def _only_thought(completion: Completion | None) -> bool:

@@ -10,13 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
-from datetime import date, time, timedelta
-from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
-from pathlib import PurePath
 from typing import Any, Literal
-from uuid import UUID
 
 from redraft.errors import InputError, ParseError
 from redraft.modules.fields import BrokenJSON, Found, find, whole
@@ -32,6 +28,7 @@ TOOL_CALLS = "tool_calls"
 _PARTS = ("text", "image_url", "input_audio", "file")
 _HISTORY = ("history", "messages")
 _LONG = 200
+_WORDED = frozenset({"datetime", "decimal", "uuid", "pathlib"})
 
 
 def style_for(signature: SignatureSpec, capabilities: Capabilities) -> Style:
@@ -162,7 +159,7 @@ def to_text(value: Any, name: str = "input") -> str:
         return value
     if isinstance(value, Prediction):
         return draft_text(value)
-    if isinstance(value, date | time | timedelta | Decimal | UUID | PurePath):
+    if _is_worded(value):
         return str(value)
     try:
         return json.dumps(value, ensure_ascii=False, default=_as_json)
@@ -171,6 +168,24 @@ def to_text(value: Any, name: str = "input") -> str:
             f"the input {name!r} of type {type(value).__name__} cannot be shown to a model: {error}; pass text, numbers,"
             " lists, dicts, dataclasses, pydantic models or content parts"
         ) from error
+
+
+def _is_worded(value: Any) -> bool:
+    """True for dates, decimals, UUIDs and paths, told by their modules' names: importing those takes a while."""
+    return any(base.__module__.partition(".")[0] in _WORDED for base in type(value).__mro__)
+
+
+def restate(inputs: Mapping[str, Any], before: str, after: str) -> Any:
+    """Inputs as one value for those who judge the output: a text, or content parts where an input holds an image."""
+    blocks: list[Any] = [before] if before else []
+    for name, value in inputs.items():
+        parts = _parts(value)
+        if parts is None:
+            text = to_text(value, name)
+            blocks.append(text if len(inputs) == 1 else f"{name}: {text}")
+        else:
+            blocks += parts
+    return _content([*blocks, after] if after else blocks)
 
 
 def _as_json(value: Any) -> Any:
@@ -186,7 +201,7 @@ def _as_json(value: Any) -> Any:
         return dict(value)
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, date | time | timedelta | Decimal | UUID | PurePath):
+    if _is_worded(value):
         return str(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
@@ -235,7 +250,7 @@ def _written(signature: SignatureSpec, completion: Completion, reply: Choice, st
         raise ParseError(f"{cut} inside {found.open!r}{more}")
     if not found.values:
         raise ParseError(
-            f"{cut or 'the reply'} has none of the fields {_named(list(signature.outputs))}: {_shorten(reply.text)}{more}"
+            f"{f'{cut} and' if cut else 'the reply'} has none of the fields {_named(list(signature.outputs))}: {_shorten(reply.text)}{more}"
         )
     try:
         return signature.coerce(found.values)

@@ -1,23 +1,23 @@
 """The journal in one SQLite file (WAL mode), for any number of tasks, threads, event loops and processes.
 
-An append joins one queue for the whole store. Once it is awaited, the queue is committed at the end of the same
-iteration of the event loop, in order: sixty-four concurrent calls pay for one transaction. What nobody awaits rides
-along, or is committed within `_LAZY_SECONDS`. So, short of an append that failed, what is in the file is always a
-prefix of what was appended. An intent has an insurance of its own (`insurance.py`) and waits for no transaction.
+An append joins one queue for the whole store, and a line in a plain file makes it outlive the process at once,
+`kill -9` included (`insurance.py`). Rows follow within `_LAZY_SECONDS`, many to a transaction, in queue order. A run's
+first append ends only with its transaction, and so does every one where there is no such file or the last
+transaction failed.
 
-A committed event outlives the process, `kill -9` included. `synchronous=NORMAL` leaves out the fsync per commit:
-losing power may lose the last commits, never the file.
+`synchronous=NORMAL` leaves out the fsync per commit: losing power may lose the last moments, never the file.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from concurrent.futures import Future as SyncFuture
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redraft.errors import StoreError
-from redraft.journal import DONE, INTENT
+from redraft.journal import DONE
 from redraft.store.insurance import Insurance, of_the_dead
 from redraft.types import Event
 
@@ -85,26 +85,12 @@ _Waiter = asyncio.Future[None] | SyncFuture[None]
 
 
 class _Entry(NamedTuple):
-    """One append in the queue. `waiter` belongs to `loop`, or to no loop."""
+    """One append in the queue. `waiter` belongs to `loop`, or to no loop; None: nobody waits, it is insured."""
 
     run_id: str
     rows: list[_Row]
-    waiter: _Waiter
+    waiter: _Waiter | None
     loop: asyncio.AbstractEventLoop | None
-
-
-class _Append:
-    """The awaitable of a queued append: awaiting it is what asks for a commit now."""
-
-    __slots__ = ("_loop", "_store", "_waiter")
-
-    def __init__(self, store: SqliteStore, waiter: asyncio.Future[None], loop: asyncio.AbstractEventLoop) -> None:
-        self._store, self._waiter, self._loop = store, waiter, loop
-
-    def __await__(self) -> Generator[Any, None, None]:
-        if not self._waiter.done():
-            self._store._flush_soon(self._loop)
-        return self._waiter.__await__()
 
 
 class SqliteStore:
@@ -124,6 +110,8 @@ class SqliteStore:
         self._lazy: set[asyncio.AbstractEventLoop] = set()
         """Loops that will look after the queue a little later."""
         self._insurance = Insurance(self.path)
+        self._failed = False
+        """The last transaction failed: until one succeeds, appends wait for theirs and hear what is wrong."""
         self._db: sqlite3.Connection | None = None
         self._runs: dict[str, int] = {}
         self._closed = False
@@ -138,14 +126,16 @@ class SqliteStore:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return self._append_now(run_id, rows)
+        # A run's first append waits for its transaction: there two processes that write one run find out.
+        if run_id in self._runs and not self._failed and self._insured(run_id, rows):
+            if loop not in self._lazy:
+                self._lazy.add(loop)
+                loop.call_later(_LAZY_SECONDS, self._flush_late, loop)
+            return DONE
         waiter = loop.create_future()
         self._queue.append(_Entry(run_id, rows, waiter, loop))
-        if loop not in self._lazy:
-            self._lazy.add(loop)
-            loop.call_later(_LAZY_SECONDS, self._flush_late, loop)
-        if all(e.kind == INTENT for e in events) and self._insured(run_id, events):
-            return DONE
-        return _Append(self, waiter, loop)
+        self._flush_soon(loop)
+        return waiter
 
     def read(self, run_id: str) -> list[Event]:
         """All events of a run by `seq`, those still queued in this process included."""
@@ -161,7 +151,7 @@ class SqliteStore:
         with self._lock:
             failure = self._flush(None)
             self._closed = True
-            self._insurance.close() if failure is None else self._insurance.leave()
+            self._insurance.close()
             if self._db is not None:
                 self._db.close()
                 self._db = None
@@ -176,13 +166,13 @@ class SqliteStore:
         waiter.result(timeout=0)  # done: by this flush, or by the one that held the lock before it
         return DONE
 
-    def _insured(self, run_id: str, events: Sequence[Event]) -> bool:
-        """True if these intents outlive the process already."""
-        for e in events:
-            data = json.dumps({name: value for name, value in e.data.items() if name != "content"})
-            if self._closed or not self._insurance.write((run_id, e.seq, e.time, e.scope, e.key, data)):
+    def _insured(self, run_id: str, rows: list[_Row]) -> bool:
+        """Queue the rows and make them outlive the process; False, with nothing queued, if that cannot be had."""
+        with self._insurance.lock:
+            if self._closed or not self._insurance.write([(run_id, *row) for row in rows]):
                 return False
-        return True
+            self._queue.append(_Entry(run_id, rows, None, None))
+            return True
 
     def _flush_soon(self, loop: asyncio.AbstractEventLoop) -> None:
         if loop not in self._flushing:
@@ -219,15 +209,26 @@ class SqliteStore:
             what = f"run {batch[0].run_id!r}" if len(runs) == 1 else f"{len(runs)} runs"
             failure = self._explained(error, f"append to {what}")
             failure.__cause__ = error
-        if failure is None and not self._queue:
-            self._insurance.all_committed()
+        self._failed = failure is not None
+        self._after(failure, insured=any(entry.waiter is None for entry in batch))
         for _, _, waiter, loop in batch:
+            if waiter is None:
+                continue
             if loop is here or loop is None:
                 _settle(waiter, failure)
             else:
                 with suppress(RuntimeError):  # a closed loop: nobody waits there any more
                     loop.call_soon_threadsafe(_settle, waiter, failure)
         return failure
+
+    def _after(self, failure: StoreError | None, *, insured: bool) -> None:
+        """What was insured and is refused stays in its file, and is said: nobody waits for it."""
+        if failure is not None and insured:
+            self._insurance.keep()
+            logging.getLogger("redraft").error("%s", failure)
+        with self._insurance.lock:
+            if not self._queue:
+                self._insurance.start_over()
 
     def _write(self, batch: list[_Entry]) -> None:
         """The batch in one transaction, or nothing of it."""
@@ -271,9 +272,8 @@ class SqliteStore:
         for path, records in of_the_dead(self.path):
             with db:
                 db.execute("BEGIN IMMEDIATE")
-                for run_id, seq, at, scope, key, data in records:
-                    row = (_run_number(db, run_id), seq, at, INTENT, scope, key, data)
-                    db.execute(_INSERT.replace("INSERT", "INSERT OR IGNORE", 1), row)
+                for run_id, *row in records:
+                    db.execute(_INSERT.replace("INSERT", "INSERT OR IGNORE", 1), (_run_number(db, run_id), *row))
             path.unlink(missing_ok=True)
 
     def _version(self, db: sqlite3.Connection) -> int:

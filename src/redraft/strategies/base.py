@@ -7,6 +7,7 @@ from typing import Any
 
 from redraft.budget import Budget
 from redraft.checks import Judgement
+from redraft.config import resolve_lm
 from redraft.errors import InputError
 from redraft.frame import Advice, current_frame, entered
 from redraft.modules import Module, Predict
@@ -48,7 +49,7 @@ class Refining(Module):
         frame = current_frame()
         assert frame is not None
         with entered(frame.inner(self, inputs)):
-            return await Run(parent=frame.run, budget=self.budget).execute(self, self.bind(inputs))
+            return await Run(budget=self.budget).execute(self, self.bind(inputs))
 
     def bind(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """The inputs with the module's defaults. Raises `InputError` before anything is spent."""
@@ -101,3 +102,8 @@ def as_module(thing: Any, **options: Any) -> Any:
     if callable(thing) or hasattr(thing, "acall"):
         return thing
     raise InputError(f"{thing!r} is no module; give a Module, a function, a signature, or the task as text")
+
+
+def writes_locally(module: Any) -> bool:
+    """True for a Predict on the embedded model, which was measured to do worse with feedback than without."""
+    return isinstance(module, Predict) and resolve_lm(module.lm).name.startswith("local/")

@@ -6,13 +6,15 @@ revision in both orders.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Any
 
 from redraft.errors import ParseError
+from redraft.frame import current_frame, entered
 from redraft.run import Run
-from redraft.types import Attempt, StopReason
+from redraft.scoring import name_of
+from redraft.sync import call_user
+from redraft.types import Attempt, Score, StopReason
 
 MIN_GAIN = 1e-6
 
@@ -23,12 +25,12 @@ class Gate:
 
     run: Run
     judge: Any
-    """A module with inputs task, challenger, incumbent and output `wins`."""
-    task: str
+    """Called with task, challenger, incumbent; answers with a bool or a field `wins`."""
+    task: Any
     patience: int = 2
-    """Refusals (or rises too small to matter) in a row after which it stops."""
+    """Refusals in a row after which it stops: as `plateau` if the score stood still each time, else `rejected`."""
     refused: int = 0
-    flat: int = 0
+    still: int = 0
 
     async def decide(self, revision: Attempt) -> StopReason | None:
         """Accept or reject; a StopReason if further rounds make no sense."""
@@ -39,59 +41,53 @@ class Gate:
         if (same := self._seen(revision)) is not None:
             self.run.reject(revision, f"equals draft {same.index + 1}")
             return StopReason.NO_CHANGE if same.index == best.index else StopReason.CYCLE
-        accepted, reason = await self._better(best, revision)
-        if not accepted:
-            return self._refuse(revision, reason)
-        self.run.accept(revision, reason)
-        self.refused = 0
-        small = best.score is not None and _value(revision) - _value(best) <= MIN_GAIN and not self._judged(best)
-        self.flat = self.flat + 1 if small else 0
-        return StopReason.PLATEAU if self.flat >= self.patience else None
+        if best.score is None or revision.score is None:
+            return await self._ask_judge(best, revision)
+        if lost := _newly_failed(best.score, revision.score):
+            return self._refuse(revision, f"{lost} (draft {best.index + 1} had that right)")
+        before, after = best.score.value, revision.score.value
+        if after > before + MIN_GAIN:
+            return self._accept(revision, f"score {before:.2f} -> {after:.2f}")
+        if after < before - MIN_GAIN:
+            return self._refuse(revision, f"score {before:.2f} -> {after:.2f}")
+        if best.score.verdicts and best.score.passed:  # code has nothing left to improve
+            return await self._ask_judge(best, revision)
+        self.still += 1
+        return self._refuse(revision, f"score stays {before:.2f}")
 
-    async def _better(self, best: Attempt, revision: Attempt) -> tuple[bool, str]:
-        if best.score is not None and revision.score is not None:
-            before = {v.check: v for v in best.score.verdicts if v.passed and v.hard}
-            lost = [v for v in revision.score.verdicts if not v.passed and v.check in before]
-            if lost:
-                return False, f"{lost[0].explanation} (draft {best.index + 1} had that right)"
-            gain = _value(revision) - _value(best)
-            if gain > MIN_GAIN:
-                return True, f"score {_value(best):.2f} -> {_value(revision):.2f}"
-            if gain < -MIN_GAIN:
-                return False, f"score {_value(best):.2f} -> {_value(revision):.2f}"
-            if not self._judged(best):
-                return False, f"score stays {_value(best):.2f}"
-        return await self._ask_judge(best, revision)
-
-    async def _ask_judge(self, best: Attempt, revision: Attempt) -> tuple[bool, str]:
+    async def _ask_judge(self, best: Attempt, revision: Attempt) -> StopReason | None:
+        given = {"task": self.task, "challenger": revision.text, "incumbent": best.text}
+        frame = current_frame()
+        assert frame is not None
         try:
-            said = await self.judge.acall(task=self.task, challenger=revision.text, incumbent=best.text)
+            with entered(frame.unadvised()):
+                said = await self.run.judging(self.judge, call_user(self.judge, **given))
         except ParseError as error:
-            self.run.journal.note("judge_error", scope=self.run.scope, error=str(error))
-            return False, "the judge gave no verdict"
-        wins = bool(said.wins)
-        return wins, f"the judge {'prefers it' if wins else 'does not prefer it'} in both orders"
+            self.run.journal.note("judge_error", scope=self.run.scope, error=f"{name_of(self.judge)}: {error}")
+            return self._refuse(revision, "the judge gave no verdict")
+        if getattr(said, "wins", said) is True:
+            return self._accept(revision, "the judge prefers it in both orders")
+        return self._refuse(revision, "the judge does not prefer it in both orders")
 
-    def _judged(self, best: Attempt) -> bool:
-        """True if code has nothing left to improve, so that only a judge can tell the drafts apart."""
-        return best.score is None or (best.score.passed and bool(best.score.verdicts))
+    def _accept(self, revision: Attempt, reason: str) -> StopReason | None:
+        self.run.accept(revision, reason)
+        self.refused = self.still = 0
+        return None
 
     def _refuse(self, revision: Attempt, reason: str) -> StopReason | None:
         self.run.reject(revision, reason)
         self.refused += 1
-        return StopReason.REJECTED if self.refused >= self.patience else None
+        if self.refused < self.patience:
+            return None
+        return StopReason.PLATEAU if self.still == self.refused else StopReason.REJECTED
 
     def _seen(self, revision: Attempt) -> Attempt | None:
-        mark = _normal(revision.text)
+        """The latest earlier draft with the same text, but for white space at its ends."""
         earlier = [a for a in self.run.attempts if a.index < revision.index and a.prediction is not None]
-        return next((a for a in reversed(earlier) if _normal(a.text) == mark), None)
+        return next((a for a in reversed(earlier) if a.text.strip() == revision.text.strip()), None)
 
 
-def _normal(text: str) -> str:
-    """Two drafts that differ only in white space and case are one draft."""
-    return hashlib.sha256(" ".join(text.split()).casefold().encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _value(attempt: Attempt) -> float:
-    assert attempt.score is not None
-    return attempt.score.value
+def _newly_failed(before: Score, after: Score) -> str:
+    """What a hard check that passed before says now; empty if none fails. Checks are told apart by their place."""
+    pairs = zip(before.verdicts, after.verdicts, strict=False)
+    return next((new.explanation for old, new in pairs if old.passed and old.hard and not new.passed), "")

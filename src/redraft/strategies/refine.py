@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from redraft.config import resolve_lm
 from redraft.errors import InputError
 from redraft.run import Run
 from redraft.scoring import rank
-from redraft.strategies.base import Refining
+from redraft.strategies.base import Refining, writes_locally
 from redraft.types import Attempt, Inputs, StopReason
 
 
@@ -65,12 +64,14 @@ class Refine(Refining):
             if run.best is not None and run.best.index == tried.index and (stop := self.good_enough(tried)):
                 return stop
             advice = self.told(self.hint(tried), temperature=self.temperature)
+        if run.best is None and tried.error is not None:
+            raise tried.error
         return StopReason.ROUNDS
 
     def hint(self, tried: Attempt) -> str:
         """One short hint for a fresh prompt; none for the embedded model, where it was measured to be worse than none."""
         feedback = tried.score.feedback if tried.score is not None else ""
-        if not self.hints or not feedback or resolve_lm(getattr(self.module, "lm", None)).name.startswith("local/"):
+        if not self.hints or not feedback or writes_locally(self.module):
             return ""
         return HINT.format(feedback=feedback)
 

@@ -30,4 +30,4 @@ class Reflect(SelfRefine):
         role = as_role(writer) or Role()
         author = as_module(module, lm=role.lm, system=role.system, temperature=role.temperature)
         critic = as_critic(editor, getattr(author, "lm", None), criteria)
-        super().__init__(author, critic=critic, reviser=role if writer else None, rounds=rounds, **options)
+        super().__init__(author, critic=critic, reviser=writer, rounds=rounds, **options)

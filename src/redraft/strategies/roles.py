@@ -8,7 +8,7 @@ from typing import Any
 
 from redraft.errors import InputError
 from redraft.frame import current_frame
-from redraft.judges import Critic
+from redraft.judges import Critic, Pairwise, persona_text
 from redraft.modules import Module, Predict
 from redraft.protocols import LM
 from redraft.registry import split_model
@@ -27,9 +27,7 @@ class Role:
     @property
     def system(self) -> str:
         """The persona as a system prompt."""
-        if not self.persona:
-            return ""
-        return self.persona if self.persona.lower().startswith("you ") else f"You are a {self.persona}."
+        return persona_text(self.persona)
 
 
 def as_role(thing: Any) -> Role | None:
@@ -54,6 +52,30 @@ def as_critic(thing: Any, lm: LM | str | None, criteria: Sequence[str] = ()) -> 
     raise InputError(f"critic={thing!r}: give a persona, a model, a Role, a Critic, a function or a module")
 
 
+def as_reviser(thing: Any, author: Any) -> Any:
+    """A reviser module from whatever names one."""
+    role = as_role(thing)
+    if role is not None:
+        return Reviser(author, role)
+    if callable(thing) or hasattr(thing, "acall"):
+        return thing
+    raise InputError(
+        f"reviser={thing!r}: give a persona, a model, a Role, or a module called with draft, issues, keep, task"
+    )
+
+
+def as_judge(thing: Any, lm: LM | str | None) -> Any:
+    """A judge of two drafts from whatever names one; `lm` is the model where the role has none."""
+    role = as_role(thing)
+    if role is not None:
+        return Pairwise(role.lm or lm, persona=role.persona, temperature=role.temperature or 0.0)
+    if callable(thing) or hasattr(thing, "acall"):
+        return thing
+    raise InputError(
+        f"judge={thing!r}: give a model, a persona, a Role, or a function (task, challenger, incumbent) -> bool"
+    )
+
+
 class Reviser(Module):
     """Rewrites a draft. Inputs: `draft`, `issues`, `keep`, and the author's own inputs, which come last in the prompt:
     the task restated at the end, images untouched. Outputs: the author's.
@@ -69,13 +91,14 @@ class Reviser(Module):
         frame = current_frame()
         assert frame is not None
         parts = {name: inputs.pop(name) for name in ("draft", "issues", "keep")}
+        author = self.author if self.author and self.author.inputs.keys() >= inputs.keys() else None
         fields = [Field("draft"), Field("issues", str, "change these"), Field("keep", str, "leave these as they are")]
         if not parts["keep"]:
             parts.pop("keep")
             fields.pop()
-        own = self.author.inputs.values() if self.author else [Field(name, type(v)) for name, v in inputs.items()]
+        own = author.inputs.values() if author else [Field(name, type(v)) for name, v in inputs.items()]
         outputs = self.author.outputs.values() if self.author else [Field("answer")]
-        instructions = "\n\n".join(filter(None, (INSTRUCTIONS, self.author.instructions if self.author else "")))
+        instructions = "\n\n".join(filter(None, (INSTRUCTIONS, author.instructions if author else "")))
         spec = SignatureSpec((*fields, *own), outputs, instructions=instructions)
         revise = Predict(spec, lm=self.lm, system=self.role.system, temperature=self.role.temperature, role="reviser")
         return await revise.acall(**parts, **inputs)  # type: ignore[no-any-return]

@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from redraft.config import resolve_lm
-from redraft.errors import RedraftError
-from redraft.judges import Pairwise, criticise
-from redraft.modules import Predict
-from redraft.modules.wire import to_text
+from redraft.errors import InputError
+from redraft.frame import current_frame, entered
+from redraft.judges import criticise
+from redraft.modules.wire import restate
 from redraft.run import Run
-from redraft.strategies.base import Refining
+from redraft.strategies.base import Refining, writes_locally
 from redraft.strategies.gate import Gate
-from redraft.strategies.roles import Reviser, as_critic, as_role, listed
+from redraft.strategies.roles import Reviser, as_critic, as_judge, as_reviser, listed
 from redraft.types import Attempt, Critique, Inputs, StopReason
 
 Revise = Literal["auto", "edit", "fresh"]
@@ -50,19 +49,20 @@ class SelfRefine(Refining):
         **options: Any,
     ) -> None:
         super().__init__(module, checks=checks, reward_fn=reward_fn, threshold=threshold, **options)
+        if not isinstance(rounds, int) or rounds < 0:
+            raise InputError(f"rounds={rounds!r}: give the number of revisions, 0 or more")
         self.rounds = rounds
         lm = getattr(self.module, "lm", None)
         self.critic = as_critic(critic, lm) if critic is not None or self.judgement.empty else None
-        role = as_role(reviser)
-        self.reviser = reviser if role is None else Reviser(self.module, role)
-        self.judge = judge or Pairwise(getattr(self.critic, "lm", None) or lm)
+        self.reviser = as_reviser(reviser, self.module)
+        self.judge = as_judge(judge, getattr(self.critic, "lm", None) or lm)
         self.revise: Revise = "edit" if revise == "auto" and reviser is not None else revise
 
     async def steps(self, run: Run, inputs: Inputs) -> StopReason:
         """Author, then rounds of critic, reviser and gate."""
         draft = await run.attempt(self.module, inputs, scorer=self.scorer, advice=self.told())
-        if draft.prediction is None:
-            raise draft.error or RedraftError("the author gave no draft")
+        if draft.error is not None:
+            raise draft.error
         run.accept(draft, "the first draft")
         gate = Gate(run, self.judge, self.task(inputs))
         for _ in range(self.rounds):
@@ -88,7 +88,11 @@ class SelfRefine(Refining):
         if best.score is not None and not (best.score.passed and self.critic is not None):
             critique = self.judgement.critique(best.score)
         else:
-            critique = await criticise(self.critic, inputs, best, self.task(inputs))
+            frame = current_frame()
+            assert frame is not None
+            with entered(frame.unadvised()):
+                asked = criticise(self.critic, inputs, best, self.task(inputs))
+                critique = await run.judging(self.critic, asked)
         run.criticised(best, critique)
         return critique
 
@@ -103,23 +107,22 @@ class SelfRefine(Refining):
             return await run.attempt(
                 self.module, inputs, scorer=self.scorer, parent=best, advice=advice, rung="resample"
             )
-        own = inputs if isinstance(self.reviser, Reviser) else {"task": self.task(inputs)}
-        given = {"draft": best.text, "issues": listed(critique.issues), "keep": "\n".join(critique.keep), **own}
+        given = {"draft": best.text, "issues": listed(critique.issues), "keep": "\n".join(critique.keep)}
+        restated = isinstance(self.reviser, Reviser) and not given.keys() & inputs.keys()
+        given |= inputs if restated else {"task": self.task(inputs)}
         return await run.attempt(self.reviser, given, scorer=self.scorer, parent=best, advice=self.told(), rung="edit")
 
-    def task(self, inputs: Inputs) -> str:
-        """The task in words: instructions, inputs, requirements."""
+    def task(self, inputs: Inputs) -> Any:
+        """The task for those who judge: instructions, inputs, requirements. A text, or content parts with images."""
         signature = getattr(self.module, "signature", None)
-        parts = [signature.instructions] if signature is not None and signature.instructions else []
-        for name, value in inputs.items():
-            parts.append(to_text(value, name) if len(inputs) == 1 else f"{name}: {to_text(value, name)}")
-        parts += ["Requirements:", *(f"- {line}" for line in told)] if (told := self.judgement.requirements()) else []
-        return "\n".join(parts)
+        told = self.judgement.requirements()
+        before = signature.instructions if signature is not None else ""
+        return restate(inputs, before, "\n".join(["Requirements:", *(f"- {line}" for line in told)]) if told else "")
 
     def _fresh(self) -> bool:
         if self.revise != "auto":
             return self.revise == "fresh"
-        return isinstance(self.module, Predict) and resolve_lm(self.module.lm).name.startswith("local/")
+        return writes_locally(self.module)
 
 
 FRESH_TEMPERATURE = 0.8  # a second greedy reply would be the first one again

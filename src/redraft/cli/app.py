@@ -1,0 +1,71 @@
+"""The front of the command line: its commands, its exit codes, and the one place where errors become a paragraph."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import Any, NoReturn
+
+import click
+
+from redraft import __version__
+from redraft.cli.codes import EXPLAINED, Exit
+from redraft.cli.models import models
+from redraft.cli.output import complain
+from redraft.cli.run import run
+from redraft.errors import BudgetExceeded, RedraftError, UsageError
+
+
+class Front(click.Group):
+    """A group whose commands return their exit code, and whose errors are one paragraph on stderr."""
+
+    def main(self, *args: Any, **extra: Any) -> NoReturn:
+        """Run the command line and exit."""
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):  # a text that was paid for is not lost to a narrow encoding
+                stream.reconfigure(errors="backslashreplace")
+        sys.exit(self._guarded(*args, **extra))
+
+    def _guarded(self, *args: Any, **extra: Any) -> int:
+        try:
+            return int(super().main(*args, **{**extra, "standalone_mode": False}) or Exit.DONE)
+        except click.UsageError as error:
+            path = error.ctx.command_path if error.ctx else "redraft"
+            return _failed(f"{error.format_message().rstrip('.')}. See `{path} --help`.", Exit.USAGE)
+        except click.ClickException as error:
+            return _failed(error.format_message(), error.exit_code)
+        except (click.Abort, KeyboardInterrupt):
+            return Exit.INTERRUPTED
+        except RedraftError as error:
+            return _failed(error, _code_of(error))
+        except Exception as error:  # noqa: BLE001 - the boundary to the person at the terminal: never a traceback
+            what = f"unexpected {type(error).__name__}: {error}"
+            return _failed(f"{what}. This is a bug; REDRAFT_DEBUG=1 shows where, please report it.", Exit.FAILED)
+
+
+def _code_of(error: RedraftError) -> Exit:
+    if isinstance(error, UsageError):
+        return Exit.USAGE
+    return Exit.LIMIT if isinstance(error, BudgetExceeded) else Exit.FAILED
+
+
+def _failed(error: object, code: int) -> int:
+    if os.environ.get("REDRAFT_DEBUG"):
+        traceback.print_exc()
+    complain(error)
+    return code
+
+
+@click.group("redraft", cls=Front, invoke_without_command=True, epilog=EXPLAINED)
+@click.version_option(__version__, prog_name="redraft", message="%(prog)s %(version)s")
+@click.pass_context
+def main(context: click.Context) -> int:
+    """Make an LLM's answer meet its bar before you see it: on any model, inside hard limits, with a receipt."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+    return Exit.DONE
+
+
+main.add_command(run)
+main.add_command(models)

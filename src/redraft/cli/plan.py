@@ -1,0 +1,120 @@
+"""From options to a strategy: which one, with which roles, checks and model. Everything is resolved before a run starts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from redraft import registry
+from redraft.budget import Budget
+from redraft.checks import Check, from_file, parse
+from redraft.cli.run import RunOptions
+from redraft.config import resolve_lm
+from redraft.errors import UsageError
+from redraft.modules import Predict
+from redraft.protocols import LM, Strategy
+from redraft.strategies import Role
+from redraft.strategies.roles import as_critic, as_role
+
+_GOES_WITH = {
+    # An option that only some strategies have a use for -> those.
+    "attempts": ("refine", "best-of-n"),
+    "rounds": ("reflect", "self-refine"),
+    "writer": ("reflect",),
+    "editor": ("reflect",),
+    "critic": ("self-refine",),
+    "criteria": ("reflect", "self-refine"),
+}
+_NEED_CHECKS = ("refine", "best-of-n")
+
+
+def plan(options: RunOptions) -> Strategy:
+    """The strategy, ready to run on the input `task`. Raises `UsageError` for whatever does not fit together."""
+    checks = [*map(parse, options.check), *(c for file in options.check_file for c in from_file(file))]
+    name = options.strategy if options.strategy != "auto" else _fitting(options, checks)
+    make = registry.find("strategies", name)
+    _check_fit(options, name, checks)
+    lm = resolve_lm(options.model, options.base_url)
+    if name == "predict":
+        return made(make, _author(options, lm), 1, checks=checks)
+    if name in ("refine", "best-of-n"):
+        return made(make, _author(options, lm), options.attempts or 3, checks=checks)
+    if name == "reflect":
+        return _reflect(make, options, lm, checks)
+    if name == "self-refine":
+        critic = _role(options.critic, lm)
+        judge = as_critic(critic, lm, _criteria(options)) if critic or options.criteria else None
+        alone = options.strategy == "auto" and not judge
+        return made(make, _author(options, lm), judge, rounds=options.rounds or (1 if alone else 3), checks=checks)
+    return made(make, _author(options, lm), checks=checks)  # a plug-in's
+
+
+def budget(options: RunOptions) -> Budget | None:
+    """The hard limits; None if no option gives one, so that the configured ones hold."""
+    limits = {
+        "calls": options.call_limit,
+        "tokens": options.token_limit,
+        "cost": options.cost_limit,
+        "seconds": options.time_limit,
+    }
+    return Budget(**limits) if any(limit is not None for limit in limits.values()) else None  # type: ignore[arg-type]
+
+
+def made(make: Any, *args: Any, **options: Any) -> Strategy:
+    """What a strategy's constructor makes, seen as a Strategy."""
+    strategy: Strategy = make(*args, **options)
+    return strategy
+
+
+def _fitting(options: RunOptions, checks: list[Check]) -> str:
+    if options.writer or options.editor or (options.criteria and not options.critic):
+        return "reflect"
+    return "refine" if checks and not options.critic else "self-refine"
+
+
+def _check_fit(options: RunOptions, name: str, checks: list[Check]) -> None:
+    for option, names in _GOES_WITH.items():
+        if getattr(options, option) and name not in names:
+            chosen = " (which auto chose)" if options.strategy == "auto" else ""
+            raise UsageError(
+                f"--{option} has no use in the strategy {name}{chosen}; it goes with --strategy {' or '.join(names)}"
+            )
+    if name in _NEED_CHECKS and not checks:
+        raise UsageError(
+            f"{name} has nothing to choose its best attempt by; add --check NAME:ARGS or --check-file FILE"
+        )
+
+
+def _author(options: RunOptions, lm: LM, persona: str = "") -> Predict:
+    return Predict(
+        "task -> answer",
+        lm=lm,
+        system="\n\n".join(filter(None, (persona, options.system))),
+        temperature=options.temperature,
+        max_tokens=options.max_tokens,
+    )
+
+
+def _reflect(make: Any, options: RunOptions, lm: LM, checks: list[Check]) -> Strategy:
+    writer = _role(options.writer, lm) or Role(lm=lm)
+    assert writer.lm is not None
+    author = _author(options, resolve_lm(writer.lm), writer.system)
+    return made(
+        make,
+        author,
+        writer=writer if options.writer else None,
+        editor=_role(options.editor, lm) or Role(persona="senior editor", lm=lm),
+        criteria=_criteria(options),
+        rounds=options.rounds or 1,
+        checks=checks,
+    )
+
+
+def _role(who: str | None, lm: LM) -> Role | None:
+    """A persona on the run's model, or a model of its own, resolved now so that a missing key is known at once."""
+    role = as_role(who) if who else None
+    return None if role is None else replace(role, lm=resolve_lm(role.lm) if role.lm else lm)
+
+
+def _criteria(options: RunOptions) -> list[str]:
+    return [part.strip() for text in options.criteria for part in text.split(",") if part.strip()]

@@ -1,0 +1,114 @@
+"""`redraft run`: its options. What they mean is in `redraft.cli.plan`, what happens in `redraft.cli.perform`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from redraft.cli.codes import EXPLAINED
+
+_COUNT = click.IntRange(min=1)
+_AMOUNT = click.FloatRange(min=0, min_open=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """The options of `redraft run`; None or empty where one was not given."""
+
+    task: str | None = None
+    file: str | None = None
+    strategy: str = "auto"
+    attempts: int | None = None
+    rounds: int | None = None
+    writer: str | None = None
+    editor: str | None = None
+    critic: str | None = None
+    criteria: tuple[str, ...] = ()
+    check: tuple[str, ...] = ()
+    check_file: tuple[str, ...] = ()
+    model: str | None = None
+    base_url: str | None = None
+    system: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    call_limit: int | None = None
+    token_limit: int | None = None
+    cost_limit: float | None = None
+    time_limit: float | None = None
+    quiet: bool = False
+    json: bool = False
+    show: str | None = None
+    allow_fail: bool = False
+
+
+_OPTIONS = (
+    click.option("--file", metavar="FILE", help="Read the task from a file."),
+    click.option(
+        "--strategy",
+        default="auto",
+        metavar="NAME",
+        help="predict, refine, best-of-n, reflect or self-refine. auto: reflect with --writer, --editor or --criteria, "
+        "self-refine with --critic, refine with checks, else one round of self-refine.",
+    ),
+    click.option(
+        "-n", "--attempts", type=_COUNT, metavar="N", help="Most attempts of refine and best-of-n.  [default: 3]"
+    ),
+    click.option(
+        "--rounds", type=_COUNT, metavar="N", help="Most revisions of reflect (default 1) and self-refine (default 3)."
+    ),
+    click.option("--writer", metavar="WHO", help="Persona or model that writes (reflect)."),
+    click.option("--editor", metavar="WHO", help="Persona or model that says what falls short (reflect)."),
+    click.option("--critic", metavar="WHO", help="Persona or model that criticises (self-refine)."),
+    click.option("--criteria", multiple=True, metavar="A,B", help="What to judge by; may be repeated."),
+    click.option(
+        "--check",
+        multiple=True,
+        metavar="NAME:ARGS",
+        help="A requirement, e.g. sentences:3, words:20-40, 'contains:La Maison'; may be repeated.",
+    ),
+    click.option("--check-file", multiple=True, metavar="FILE", help="A Python file with checks of your own."),
+    click.option("-m", "--model", metavar="NAME", help="provider/model, or any name with --base-url."),
+    click.option("--base-url", metavar="URL", help="An OpenAI-compatible server."),
+    click.option("-s", "--system", metavar="TEXT", help="System prompt."),
+    click.option(
+        "-t",
+        "--temperature",
+        type=click.FloatRange(min=0),
+        metavar="T",
+        help="Sampling temperature of the first draft.",
+    ),
+    click.option("--max-tokens", type=_COUNT, metavar="N", help="Most tokens a draft may have."),
+    click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Seed of the run."),
+    click.option("--call-limit", type=_COUNT, metavar="N", help="Hard limit on calls."),
+    click.option("--token-limit", type=_COUNT, metavar="N", help="Hard limit on tokens, prompts included."),
+    click.option("--cost-limit", type=_AMOUNT, metavar="DOLLARS", help="Hard limit on money."),
+    click.option("--time-limit", type=_AMOUNT, metavar="SECONDS", help="Hard limit on time."),
+    click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors."),
+    click.option("--json", is_flag=True, help="Print the whole run as one JSON object."),
+    click.option("--show", type=click.Choice(["trajectory"]), help="Print every draft, what changed and why."),
+    click.option("--allow-fail", is_flag=True, help="Exit with 0 even if checks did not pass."),
+)
+
+
+def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command(epilog=EXPLAINED)
+@click.argument("task", required=False)
+@_options
+def run(**given: Any) -> int:
+    """Write what TASK asks for, and improve it until it meets its bar.
+
+    TASK is a text, @FILE, or - for what is piped in. The final text alone goes to stdout, progress to stderr. Keys
+    come from the environment (OPENAI_API_KEY).
+    """
+    from redraft.cli.perform import perform
+
+    return perform(RunOptions(**given))

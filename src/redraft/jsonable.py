@@ -1,0 +1,57 @@
+"""JSON values for anything, the same in every process: never a memory address."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Collection, Mapping
+from enum import Enum
+from hashlib import blake2b
+from typing import Any
+
+
+def plain(value: Any) -> Any:
+    """A value that JSON knows, or that `plain` takes apart further: for `json`'s `default=`."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=repr)
+    if isinstance(value, bytes):
+        return {"bytes": blake2b(value, digest_size=12).hexdigest()}
+    if isinstance(value, Exception):
+        return f"{type(value).__name__}: {value}"
+    if isinstance(value, Collection):  # never an iterator: looking at an input must not use it up
+        return list(value)
+    return str(value) if "__str__" in vars(type(value)) else f"<{type(value).__qualname__}>"
+
+
+def as_text(value: Any) -> str:
+    """A text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=plain)
+
+
+def canonical(value: Any) -> str:
+    """One text for equal values: what keys are made of."""
+    try:
+        return _canonical(value)
+    except TypeError:  # keys that JSON cannot sort, or has no form for
+        return _canonical(_with_text_keys(value))
+
+
+def _with_text_keys(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key if isinstance(key, str) else repr(key): _with_text_keys(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_text_keys(item) for item in value]
+    return value if isinstance(value, str | int | float | bool | None) else _with_text_keys(plain(value))
+
+
+_canonical = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=plain).encode

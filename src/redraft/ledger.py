@@ -1,0 +1,97 @@
+"""The attempts of one run: what was tried, what was accepted and why, and the best so far. Every entry is journalled."""
+
+from __future__ import annotations
+
+from redraft.errors import ScoreError
+from redraft.journal import Journal, critique_data, digest, score_data, used
+from redraft.jsonable import plain
+from redraft.scoring import rank
+from redraft.types import Attempt, Critique
+
+
+class Ledger:
+    """Keeps the best, never the last."""
+
+    def __init__(self, journal: Journal, scope: str) -> None:
+        self._journal = journal
+        self._scope = scope
+        self._attempts: dict[int, Attempt] = {}
+        self._next = 0
+        self._best: int | None = None
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """All attempts that have ended, by index."""
+        return tuple(self._attempts[i] for i in sorted(self._attempts))
+
+    @property
+    def best(self) -> Attempt | None:
+        """The best accepted attempt."""
+        return None if self._best is None else self._attempts[self._best]
+
+    def scope_of(self, index: int) -> str:
+        """An attempt's place in the journal."""
+        return f"{self._scope}/attempt[{index}]"
+
+    def begin(self, rung: str, parent: Attempt | None, inputs: object) -> Attempt:
+        """A new attempt, numbered in the order in which attempts begin."""
+        index, self._next = self._next, self._next + 1
+        parent_index = None if parent is None else parent.index
+        scope = self.scope_of(index)
+        self._journal.note("propose", scope=scope, key=scope, index=index, rung=rung, parent=parent_index)
+        return Attempt(index=index, inputs=inputs, parent=parent_index, rung=rung)  # type: ignore[arg-type]
+
+    def record(self, attempt: Attempt, *, replayable: bool = True) -> Attempt:
+        """An attempt has ended. One that was cut off is on record, but is tried again on a resume."""
+        self._attempts[attempt.index] = attempt
+        scope = self.scope_of(attempt.index)
+        error = None if attempt.error is None else plain(attempt.error)
+        if isinstance(attempt.error, ScoreError):
+            self._journal.note("judge_error", scope=scope, key=scope, error=error)
+        self._journal.note(
+            "attempt",
+            scope=scope,
+            key=scope if replayable else "",
+            index=attempt.index,
+            parent=attempt.parent,
+            rung=attempt.rung,
+            text=attempt.text,
+            draft=digest(attempt.text),
+            score=score_data(attempt.score),
+            error=error,
+            usage=used(attempt.usage),
+        )
+        return attempt
+
+    def accept(self, attempt: Attempt, reason: str) -> bool:
+        """Make an attempt the best so far; refused (False) if it scores below the best."""
+        best = self.best
+        if best is not None and rank(attempt) < rank(best):
+            self.reject(attempt, f"{reason}, but it scores below draft {best.index + 1}")
+            return False
+        self._decide("accept", attempt.but(accepted=True, reason=reason))
+        self._best = attempt.index
+        return True
+
+    def reject(self, attempt: Attempt, reason: str) -> None:
+        """Keep the best so far, and say why this one is not it."""
+        self._decide("reject", attempt.but(reason=reason))
+
+    def criticised(self, attempt: Attempt, critique: Critique) -> Attempt:
+        """Put a critique beside the attempt it speaks of."""
+        attempt = self._attempts[attempt.index].but(critique=critique)
+        self._attempts[attempt.index] = attempt
+        scope = self.scope_of(attempt.index)
+        self._journal.note("critique", scope=scope, key=scope, index=attempt.index, **critique_data(critique))
+        return attempt
+
+    def salvage(self, stop: str) -> None:
+        """Nothing was accepted when the run ended: take the best of what there is."""
+        drafts = [a for a in self.attempts if a.prediction is not None]
+        if self._best is None and drafts:
+            self.accept(max(drafts, key=rank), f"the best of what there was when the run ended ({stop})")
+
+    def _decide(self, kind: str, attempt: Attempt) -> None:
+        self._attempts[attempt.index] = attempt
+        scope = self.scope_of(attempt.index)
+        self._journal.note(kind, scope=scope, key=scope, index=attempt.index, reason=attempt.reason)
