@@ -229,10 +229,11 @@ class _Shortage:
             "cost": m._spent.pico / _PICO,
             "seconds": round(time.monotonic() - m._started, 3),
         }[self.limit]
+        unit = _UNITS[self.limit].rstrip("s") if allowed == 1 else _UNITS[self.limit]
         need = f", and the next prompt alone may need {self.prompt}" if self.limit == "tokens" else ""
         return BudgetExceeded(
-            f"the limit of {allowed:g} {_UNITS[self.limit]} is reached ({spent:g} spent{need}); "
-            f"raise `{self.limit}` in the Budget (--{_FLAGS[self.limit]}) to go on",
+            f"the limit of {allowed:g} {unit} is reached ({spent:g} spent{need}); "
+            f"raise it (Budget({self.limit}=...), --{_FLAGS[self.limit]}) to go on",
             limit=self.limit,
             allowed=allowed,
             spent=spent,

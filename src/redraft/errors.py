@@ -181,4 +181,4 @@ class StoreError(RedraftError):
 
 
 class DivergedError(StoreError):
-    """On replay the code asked for something else than was recorded, and `strict=True` forbids buying it anew."""
+    """With `strict=True`: a resumed run ended without asking for replies that are on record, so its code or inputs changed."""

@@ -92,7 +92,6 @@ class Journal:
         for kind, key in self._recorded:
             if kind == CALL:
                 self._unused[self._recorded[kind, key].scope].add(key)
-        self._intended = {e.key for e in self.events if e.kind == INTENT}
         self._earlier = self._unreplayed_tries()
         self.resumed = bool(self.events)
         self.streams = any(getattr(listener, "deltas", False) for listener in listeners)
@@ -109,10 +108,6 @@ class Journal:
         if event is not None and kind == CALL:
             self._unused[event.scope].discard(key)
         return event
-
-    def diverged(self, scope: str, key: str) -> bool:
-        """True if replayed code asks for something new while replies recorded in this scope lie unused."""
-        return self.resumed and key not in self._intended and bool(self._unused.get(scope))
 
     def earlier(self, key: str) -> Usage | None:
         """What tries of this call cost in earlier processes without giving a reply; asked for once a call."""

@@ -30,7 +30,8 @@ def plain(value: Any) -> Any:
         return f"{type(value).__name__}: {value}"
     if isinstance(value, Collection):  # never an iterator: looking at an input must not use it up
         return list(value)
-    return str(value) if "__str__" in vars(type(value)) else f"<{type(value).__qualname__}>"
+    text = str(value)
+    return f"<{type(value).__qualname__}>" if " at 0x" in text else text
 
 
 def as_text(value: Any) -> str:

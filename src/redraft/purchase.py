@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from redraft import errors
 from redraft.budget import Ask, Gate, Reservation
-from redraft.errors import DivergedError, LMError, TransientLMError, UnsupportedError
+from redraft.errors import LMError, TransientLMError, UnsupportedError
 from redraft.frame import Frame
 from redraft.journal import (
     CALL,
@@ -84,13 +84,6 @@ class Purchase:
         if (old := journal.recorded(CALL_ERROR, self.key)) is not None:
             self._count_again(old)
             raise _error_from(old.data)
-        if journal.diverged(self.frame.scope, self.key):
-            journal.note("diverged", scope=self.frame.scope, content=self.content)
-            if self.run.strict:
-                raise DivergedError(
-                    f"the resumed run asks for something else than was recorded in {self.frame.scope or 'its root'}; "
-                    "the code or its inputs changed. Start a new run, or allow buying anew with strict=False."
-                )
         self.run.open_calls.add(self)
         try:
             return await self._until_deadline()
@@ -301,25 +294,25 @@ class Purchase:
             over = 0 if limit is None else max(0, reported.output_tokens - limit)
             return self._priced(reported, over)
         prompt = self._prompt_bound()
-        written = sum(
-            len(
-                (c.text + c.reasoning + (canonical(c.tool_calls) if c.tool_calls else "")).encode(
-                    "utf-8", "surrogatepass"
-                )
-            )
-            for c in completion.choices
-        )
-        guess = Usage(calls=1, estimated=1, input_tokens=-(-prompt // 4), output_tokens=-(-written // 4))
+        texts = [c.text + c.reasoning + (canonical(c.tool_calls) if c.tool_calls else "") for c in completion.choices]
+        written = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
         if held.cap is not None:
             written = min(written, self.request.n * held.cap)
-            guess = replace(guess, output_tokens=min(guess.output_tokens, written))
-        low, high = self.lm.cost(guess), self.lm.cost(Usage(input_tokens=prompt, output_tokens=written))
+        # A word is at least one token, a byte at most one: the truth lies between.
+        asked = sum(len(m["content"].split()) for m in self.request.messages if isinstance(m.get("content"), str))
+        low = Usage(
+            calls=1,
+            estimated=1,
+            input_tokens=min(asked, prompt),
+            output_tokens=min(sum(len(text.split()) for text in texts), written),
+        )
+        least, most = self.lm.cost(low), self.lm.cost(Usage(input_tokens=prompt, output_tokens=written))
         return replace(
-            guess,
-            uncertain_tokens=prompt + written - guess.tokens,
-            cost=low or 0.0,
-            uncertain_cost=(high or 0.0) - (low or 0.0),
-            unpriced=int(low is None),
+            low,
+            uncertain_tokens=prompt + written - low.tokens,
+            cost=least or 0.0,
+            uncertain_cost=(most or 0.0) - (least or 0.0),
+            unpriced=int(least is None),
         )
 
     def _priced(self, u: Usage, overrun: int = 0) -> Usage:

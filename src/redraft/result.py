@@ -70,8 +70,9 @@ class Result(Prediction):
     def receipt(self) -> str:
         """One line: what was kept, what it cost, why it stopped."""
         cost = "price unknown" if self.cost is None else f"${self.cost:.2f}" if not self.cost else f"${self.cost:.4f}"
+        drafts = sum(1 for a in self.attempts if a.prediction is not None)
         return (
-            f"kept draft {self.best.index + 1} of {len(self.attempts)} | {count(self.usage.calls, 'call')} | "
+            f"kept draft {self.best.index + 1} of {drafts} | {count(self.usage.calls, 'call')} | "
             f"{tokens(self.usage)} | {cost} | stopped: {self.stop_reason}"
         )
 

@@ -42,10 +42,12 @@ from redraft.types import (
     Critique,
     Event,
     Inputs,
+    Prediction,
     Request,
     Score,
     StopReason,
     Usage,
+    draft_text,
 )
 
 T = TypeVar("T")
@@ -169,36 +171,37 @@ class Run:
             advice=advice or outer.advice,
             owner=outer.owner,
         )
+        drafts: list[Prediction] = []
         try:
             with entered(frame):
-                tried = tried.but(prediction=as_prediction(await call_user(module, **inputs)))
+                drafts.append(as_prediction(await call_user(module, **inputs)))
             with entered(frame.unadvised()):
-                tried = tried.but(score=await self._judge(scorer, inputs, tried, frame))
+                score = await self._judge(scorer, inputs, drafts[0], frame)
         except UsageError:
             raise
-        except (BudgetExceeded, RunClosed) as error:
-            self._ledger.record(tried.but(error=error, usage=frame.meter.usage), replayable=False)
-            raise
-        except asyncio.CancelledError as error:
-            # Recorded, since a draft may be there already; raised, unless it was user code that cancelled itself.
-            mine = _being_cancelled()
-            what = error if mine else RuntimeError("the module was cancelled from inside")
-            tried = tried.but(error=RunClosed("cancelled") if mine else what, usage=frame.meter.usage)
-            self._ledger.record(tried, replayable=not mine)
-            if mine:
-                raise
-            return tried
-        except Exception as error:  # noqa: BLE001 - the boundary to user code: a bad attempt is data, not a crash
-            tried = tried.but(error=error)
-        return self._ledger.record(tried.but(usage=frame.meter.usage))
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - user code: a bad attempt is data
+            return self._failed(tried, frame, drafts, error)
+        return self._ledger.record(tried.but(prediction=drafts[0], score=score, usage=frame.meter.usage))
 
-    async def _judge(self, scorer: Scorer | None, inputs: Inputs, tried: Attempt, frame: Frame) -> Score | None:
-        if scorer is None or tried.prediction is None:
+    def _failed(self, tried: Attempt, frame: Frame, drafts: list[Prediction], error: BaseException) -> Attempt:
+        """Put an attempt that did not end well on record, with the draft if there is one; raise what ends the run."""
+        raised = isinstance(error, BudgetExceeded | RunClosed)
+        kept = error if isinstance(error, Exception) else RuntimeError("the module was cancelled from inside")
+        if isinstance(error, asyncio.CancelledError) and _being_cancelled():
+            raised, kept = True, RunClosed("cancelled")
+        tried = tried.but(prediction=drafts[0] if drafts else None, error=kept, usage=frame.meter.usage)
+        self._ledger.record(tried, replayable=not raised)
+        if raised:
+            raise error
+        return tried
+
+    async def _judge(self, scorer: Scorer | None, inputs: Inputs, draft: Prediction, frame: Frame) -> Score | None:
+        if scorer is None:
             return None
         old = self.journal.recorded("attempt", frame.scope)
-        if old is not None and old.data["score"] is not None and old.data["draft"] == digest(tried.text):
+        if old is not None and old.data["score"] is not None and old.data["draft"] == digest(draft_text(draft)):
             return score_from(old.data["score"])
-        return await self.judging(scorer, scorer.score(inputs, tried.prediction))
+        return await self.judging(scorer, scorer.score(inputs, draft))
 
     async def judging(self, judge: Any, work: Awaitable[T]) -> T:
         """Await a scorer, critic or judge: whatever it raises comes out as a `ScoreError` that names it."""

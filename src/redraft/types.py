@@ -85,7 +85,7 @@ class Usage:
     uncertain_tokens: int = 0
     uncertain_cost: float = 0.0
     estimated: int = 0
-    """Calls whose tokens were counted here because the upstream reported none."""
+    """Calls whose tokens were counted here (words at least, bytes at most) because the upstream reported none."""
     unpriced: int = 0
     """Calls of a model whose price is unknown: `cost` does not hold them."""
     overrun: int = 0

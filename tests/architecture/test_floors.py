@@ -5,7 +5,7 @@ import sys
 
 FLOORS = {
     # From the ground up. Every module and package right under src/redraft stands on one floor.
-    "0": ("errors", "types", "protocols", "budget", "result"),
+    "0": ("jsonable", "errors", "types", "protocols", "budget", "result"),
     "1": (
         "notation",
         "coerce",
@@ -17,6 +17,7 @@ FLOORS = {
         "retry",
         "scoring",
         "frame",
+        "ledger",
         "purchase",
         "run",
         "testing",
@@ -25,7 +26,7 @@ FLOORS = {
     "2b": ("strategies", "rlm", "proactive"),
     "3": ("batch", "store"),
     "4": ("evaluate", "report"),
-    "5": ("cli", "server", "integrations"),
+    "5": ("cli", "server", "integrations", "__main__"),
 }
 
 ORDERED = {
@@ -37,6 +38,7 @@ ORDERED = {
 ALLOWED = {
     # (importer, imported) on one floor of rooms that stand apart.
     ("checks", "sandbox"): "a check may run the answer's code",
+    ("__main__", "cli"): "python -m redraft is the command line",
     ("judges", "modules"): "an LM judge is a module with a signature of its own",
 }
 
@@ -44,6 +46,8 @@ TYPES_ONLY = {
     # (importer, imported) upwards, under `if TYPE_CHECKING:` alone.
     ("protocols", "run"): "the Strategy contract names the Run it acts through",
     ("errors", "types"): "errors carry attempts and usage",
+    ("frame", "run"): "a frame says which run the code is part of",
+    ("purchase", "run"): "a purchase is made by a run",
     ("coerce", "signature"): "it coerces to a signature's fields; signature calls it",
 }
 

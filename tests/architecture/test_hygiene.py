@@ -7,6 +7,9 @@ BOUNDARIES = {
     # The only places where any exception is caught, because any code may stand behind them.
     "redraft.run": "user code and the wire: errors are classified here",
     "redraft.sync": "user code in a worker thread: what it raises travels to the caller",
+    "redraft.journal": "user code: a listener that fails must not hurt the run",
+    "redraft.checks.parse": "user code: a check file is run to read its checks",
+    "redraft.cli.app": "the person at the terminal: one paragraph, never a traceback",
 }
 
 LEFTOVERS = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")

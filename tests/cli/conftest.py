@@ -15,8 +15,6 @@ from redraft.cli import main
 from redraft.testing import ScriptedLM
 
 NUMBERS = itertools.count()
-LONG = "La Maison is a small place. The soup was hot. The bread was fresh. The staff smiled. We left happy."
-SHORT = "La Maison is a small place. The soup was hot and the bread fresh. We left happy."
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from redraft import registry
 from redraft.testing import ScriptedLM
 
 
@@ -50,8 +51,6 @@ def test_pull_of_a_file_that_is_no_model(redraft, model_file):
 
 
 def test_check_counts_what_it_spent(redraft):
-    from redraft import registry
-
     registry.register("models", "scripted", lambda name, base_url=None: ScriptedLM(["red"] * 20))
     said = redraft("models", "check", "scripted/for-check")
     assert said.exit_code == 4  # "red" is no JSON, and no yes or no
@@ -60,8 +59,6 @@ def test_check_counts_what_it_spent(redraft):
 
 
 def test_check_of_a_model_that_does_not_answer(redraft):
-    from redraft import registry
-
     registry.register("models", "scripted", lambda name, base_url=None: ScriptedLM([]))
     said = redraft("models", "check", "scripted/silent")
     assert said.exit_code == 1

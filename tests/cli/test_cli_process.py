@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import LONG, SHORT
+from cli_texts import LONG, SHORT
 
 from redraft.testing import FaultServer, Reply
 

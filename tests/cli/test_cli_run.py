@@ -3,9 +3,10 @@
 import json
 
 import pytest
-from conftest import LONG, SHORT
+from cli_texts import LONG, SHORT
 
-from redraft.errors import BadRequestError, TransientLMError
+from redraft import registry
+from redraft.errors import BadRequestError, TransientLMError, UnsupportedError
 from redraft.testing import FaultyLM, ScriptedLM
 from redraft.types import Capabilities
 
@@ -58,7 +59,7 @@ def test_allow_fail_makes_that_0(redraft):
 def test_a_limit_keeps_the_best_draft_and_says_which_limit(redraft):
     said = redraft("run", "Review", "--check", "sentences:3", "--call-limit", "1", replies=[LONG])
     assert (said.exit_code, said.stdout) == (4, LONG + "\n")
-    assert "limit     the limit of 1 calls is reached" in said.stderr
+    assert "limit     the limit of 1 call is reached" in said.stderr
     assert said.stderr.endswith("stopped: budget\n")
 
 
@@ -108,16 +109,10 @@ def test_retries_are_said(redraft):
 
 def test_a_dropped_parameter_is_said(redraft):
     lm = ScriptedLM([SHORT], name="picky", capabilities=Capabilities(temperature=True))
-    refusing = FaultyLM(lm, [refusal()])
+    refusing = FaultyLM(lm, [UnsupportedError("no temperature here", parameter="temperature")])
     said = redraft("run", "Review", "--strategy", "predict", "-t", "0.5", lm=refusing)
     assert said.exit_code == 0
     assert said.stderr.startswith("dropped   temperature: picky does not take it")
-
-
-def refusal():
-    from redraft.errors import UnsupportedError
-
-    return UnsupportedError("no temperature here", parameter="temperature")
 
 
 def test_a_cap_that_was_not_honoured_is_said(redraft):
@@ -269,8 +264,6 @@ def test_a_writer_and_an_editor_make_it_reflect(redraft):
 
 
 def test_a_role_may_be_a_model_of_its_own(redraft):
-    from redraft import registry
-
     critic = ScriptedLM([FINE])
     registry.register("models", "other", lambda name, base_url=None: critic)
     try:

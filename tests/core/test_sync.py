@@ -3,12 +3,14 @@
 import asyncio
 import contextvars
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 from core_models import HangingLM, ask
@@ -22,14 +24,19 @@ who = contextvars.ContextVar("who", default="nobody")
 
 
 def echo():
-    return FunctionLM(lambda request: request.messages[-1]["content"].split()[-1])
+    """Replies with the input `q`, whatever the prompt says around it."""
+    return FunctionLM(lambda request: re.match(r"(?:Q:\s*)?(\S+)", request.messages[-1]["content"])[1])
 
 
-def script(code, **options):
-    code = textwrap.dedent(code)
-    return subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
-    )
+@contextmanager
+def script(code):
+    """A process that runs the code; it is gone when the block ends."""
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 # Where a sync call may stand
@@ -213,7 +220,7 @@ async def test_call_user_takes_everything_callable():
 
 def test_sys_exit_in_user_code_ends_neither_the_process_nor_the_loop():
     """argparse, click and friends call sys.exit; the private loop must outlive it, or every later call hangs."""
-    process = script(
+    with script(
         """
         import sys
         from redraft import Predict, Refine
@@ -232,13 +239,8 @@ def test_sys_exit_in_user_code_ends_neither_the_process_nor_the_loop():
                 print(type(error).__name__)
             print(Predict("q -> a", lm=FunctionLM(lambda request: "alive"))(q="1").a)
         """
-    )
-    try:
-        out, err = process.communicate(timeout=20)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        pytest.fail("a sync call hangs after user code called sys.exit")
+    ) as process:
+        out, err = process.communicate(timeout=20)  # it hangs if the loop is dead
     assert process.returncode == 0, err
     assert out.count("alive") == 3, out + err
 
@@ -304,7 +306,7 @@ def test_the_private_loop_is_one_and_a_daemon():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_gets_a_loop_of_its_own():
-    process = script(
+    with script(
         """
         import os, warnings
         warnings.simplefilter("ignore")
@@ -318,16 +320,16 @@ def test_a_forked_child_gets_a_loop_of_its_own():
             os._exit(0)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         """
-    )
-    out, err = process.communicate(timeout=20)
+    ) as process:
+        out, err = process.communicate(timeout=20)
     assert out.split() == ["fine", "fine", "0"], err
 
 
 # Interrupts
 
 INTERRUPTED = """
-    import asyncio, sys
-    from redraft import Predict, Refine, Run, SqliteStore, configure
+    import asyncio
+    from redraft import Predict, Refine
     from redraft.testing import FunctionLM
 
     async def hang(request):
@@ -338,7 +340,6 @@ INTERRUPTED = """
             print("cancelled", flush=True)
             raise
 
-    configure(store=SqliteStore(sys.argv[1]) if len(sys.argv) > 1 else None)
     module = Predict("q -> a", lm=FunctionLM(hang))
     try:
         {call}
@@ -349,20 +350,17 @@ INTERRUPTED = """
 
 @pytest.mark.parametrize("call", ["module(q='1')", "Refine(module, N=2)(q='1')", "asyncio.run(module.acall(q='1'))"])
 def test_ctrl_c_cancels_the_call_and_ends_at_once(call):
-    process = script(INTERRUPTED.format(call=call))
-    try:
+    with script(INTERRUPTED.format(call=call)) as process:
         assert process.stdout.readline() == "asked\n"
         began = time.monotonic()
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
-    finally:
-        process.kill()
     assert out.split() == ["cancelled", "interrupted"], err
     assert time.monotonic() - began < 3
 
 
 def test_ctrl_c_in_a_worker_thread_s_nested_call_ends_the_process():
-    process = script(
+    with script(
         """
         import asyncio, time
         from redraft import Predict, Refine
@@ -375,13 +373,10 @@ def test_ctrl_c_in_a_worker_thread_s_nested_call_ends_the_process():
         inner = Predict("q -> a", lm=FunctionLM(hang))
         Refine(lambda q: inner(q=q), N=1)(q="1")
         """
-    )
-    try:
+    ) as process:
         assert process.stdout.readline() == "asked\n"
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=10)
-    finally:
-        process.kill()
     assert "KeyboardInterrupt" in err
     assert process.returncode not in (0, None)
 
@@ -389,7 +384,7 @@ def test_ctrl_c_in_a_worker_thread_s_nested_call_ends_the_process():
 def test_after_ctrl_c_the_next_call_works():
     """As in a notebook: the cell is interrupted, the session lives on."""
     lm = HangingLM()
-    threading.Timer(0.3, signal.raise_signal, (signal.SIGINT,)).start()
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         Predict("q -> a", lm=lm)(q="x")
     assert lm.cancelled == 1

@@ -26,7 +26,7 @@ from redraft.types import Request
 
 pytestmark = pytest.mark.local
 
-PROMISES = lm_contract(LocalLM)
+PROMISES = lm_contract(lambda: LocalLM(ctx=256))
 
 
 def ask(text="Name three colours.", **fields):

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from redraft.errors import StoreError
 from redraft.protocols import Store
-from redraft.store.sqlite import SCHEMA_VERSION, SqliteStore
+from redraft.store.database import SCHEMA_VERSION
+from redraft.store.sqlite import SqliteStore
 from redraft.types import Event
 
 WRITER = """

@@ -90,19 +90,23 @@ def test_what_the_golden_trajectory_asks(script, say):
         'Keep (leave these as they are): Mention "La Maison".\n\n'
         f"Topic: La Maison\n\n{told}"
     )
-    assert say.asked(lm, 2).startswith(f"Draft: {FLAT}\n\nTask:\nLa Maison\n{told}\n\n")
+    assert say.asked(lm, 2).startswith(f"Draft: {FLAT}\n\nTask:\nLa Maison\n\n{told}\n\n")
     assert say.asked(lm, 3) == (
         f"Draft: {FLAT}\n\nIssues (change these): - (good food) vague -> name a dish\n\nTopic: La Maison\n\n{told}"
     )
-    assert say.asked(lm, 4).startswith(f"Draft a: {RICH}\n\nDraft b: {FLAT}\n\nTask:\nLa Maison\n{told}")
-    assert say.asked(lm, 5).startswith(f"Draft a: {FLAT}\n\nDraft b: {RICH}\n\nTask:\nLa Maison\n{told}")
-    assert say.asked(lm, 6).startswith(f"Draft: {RICH}\n\nTask:\nLa Maison\n{told}")
+    assert say.asked(lm, 4).startswith(f"Draft a: {RICH}\n\nDraft b: {FLAT}\n\nTask:\nLa Maison\n\n{told}")
+    assert say.asked(lm, 5).startswith(f"Draft a: {FLAT}\n\nDraft b: {RICH}\n\nTask:\nLa Maison\n\n{told}")
+    assert say.asked(lm, 6).startswith(f"Draft: {RICH}\n\nTask:\nLa Maison\n\n{told}")
 
 
 def outcome(result):
     """All of a result that must be the same however it came about."""
     attempts = [(a.index, a.text, a.score, a.critique, a.accepted, a.reason, a.usage) for a in result.attempts]
-    events = [(e.kind, e.scope, e.key, e.data.get("usage"), e.data.get("reason")) for e in result.events]
+    events = [
+        (e.kind, e.scope, e.key, e.data.get("usage"), e.data.get("reason"))
+        for e in result.events
+        if e.kind != "resumed"  # the one line that a replay adds
+    ]
     return result.to_dict(), result.stop_reason, result.usage, attempts, events
 
 
@@ -121,7 +125,7 @@ async def test_sync_async_and_replay_are_one(script, say):
     write.critic.typed.lm = write.judge.judge.lm = write.reviser.lm = write.critic.lm = write.module.lm
     replayed = await Run(store=store, run_id="r").execute(write, {"topic": "La Maison"})
     assert outcome(replayed) == outcome(first)
-    assert store.read("r") == written, "a replay writes nothing"
+    assert [e for e in store.read("r") if e.kind != "resumed"] == written, "a replay buys and decides nothing"
 
 
 async def test_a_run_killed_anywhere_ends_where_it_would_have_ended(say):
@@ -410,11 +414,8 @@ def test_case_and_line_breaks_can_be_what_was_missing(script, say):
 
 
 def test_a_judge_decides_where_code_sees_no_difference(script, say):
-    start = {"first": "one", "second": "two", "checks": [], "critic": lambda text: "meh"}
-    assert gate(script, say, "one", "two", [], *say.wins, critic=start["critic"]) == (
-        True,
-        "the judge prefers it in both orders",
-    )
+    decided = gate(script, say, "one", "two", [], *say.wins, critic=lambda text: "meh")
+    assert decided == (True, "the judge prefers it in both orders")
 
 
 @pytest.mark.parametrize("verdicts", [("b",), ("tie",), ("a", "a"), ("a", "tie")], ids="-".join)
@@ -437,13 +438,31 @@ def test_the_judge_may_be_a_function_or_another_model(script, say):
     write = review(
         script("one", "two"),
         critic=lambda text: None if text == "two" else "meh",
-        judge=lambda task, challenger, incumbent: {"wins": challenger == "two"},
+        judge=lambda task, challenger, incumbent: challenger == "two",
     )
     assert write(topic="x").review == "two"
     judge = script(*say.wins)
     write = review(script("one", "two"), critic=lambda text: None if text == "two" else "meh", judge=judge)
     assert write(topic="x").review == "two"
     assert [r.temperature for r in judge.requests] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("said", [{"wins": True}, Prediction(wins=True)], ids=["dict", "Prediction"])
+def test_a_judge_function_may_return_what_a_module_returns(script, said):
+    write = review(script("one", "two"), critic=lambda text: "meh", judge=lambda **_: said, rounds=1)
+    assert write(topic="x").review == "two"
+
+
+@pytest.mark.parametrize("said", [None, "dunno", {}, {"wins": None}])
+def test_a_judge_function_without_verdict_is_a_judge_error(script, said):
+    def solomon(task, challenger, incumbent):
+        return said
+
+    result = review(script("one", "two"), critic=lambda text: "meh", judge=solomon, rounds=1)(topic="x")
+    assert (result.review, result.attempts[1].accepted) == ("one", False)
+    assert result.attempts[1].reason == "the judge gave no verdict"
+    (event,) = (e for e in result.events if e.kind == "judge_error")
+    assert "solomon" in event.data["error"]
 
 
 def test_a_failed_revision_is_refused_and_on_record(script):
@@ -608,7 +627,7 @@ def test_a_module_with_tools_as_critic(script, say):
 
 def test_a_model_without_schema_is_asked_in_plain_words(script, say):
     own = script("- vague -> name a dish\n- flat", "OK.", capabilities=Capabilities())
-    result = review(script(FLAT, RICH), critic=own, judge=lambda **_: {"wins": True})(topic="x")
+    result = review(script(FLAT, RICH), critic=own, judge=lambda **_: True)(topic="x")
     assert result.stop_reason == "critic_ok"
     assert [(i.problem, i.suggestion) for i in result.attempts[0].critique.issues] == [
         ("vague", "name a dish"),
@@ -646,7 +665,7 @@ def test_checks_come_before_the_critic_and_cost_no_call(script):
 def test_the_critic_is_never_told_that_an_error_exists(script, say):
     """Its prompt for a draft is the same whatever happened before."""
     lm = script(LONG, FLAT, say.found("vague"), "La Maison. Aa. Bb.", say.b, say.found("dull"), RICH, *say.wins, say.ok)
-    write = review(lm, checks=CHECKS, critic="editor")
+    write = review(lm, checks=CHECKS, critic="editor", rounds=5)
     write(topic="La Maison")
     at_last = lm.requests[-1]
     fresh = script(RICH, say.ok)
@@ -696,7 +715,7 @@ def test_a_reviser_of_the_users_gets_everything_by_name():
             LONG,
             "- 4 sentences, want 3 -> Write exactly 3 sentences.",
             'Mention "La Maison".',
-            'La Maison\nRequirements:\n- Write exactly 3 sentences.\n- Mention "La Maison".',
+            'La Maison\n\nRequirements:\n- Write exactly 3 sentences.\n- Mention "La Maison".',
         )
     ]
 

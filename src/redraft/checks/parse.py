@@ -43,7 +43,7 @@ def from_file(path: str | Path) -> list[Check]:
     path = Path(path)
     if not path.is_file():
         raise ConfigError(f"no check file {path}; give a Python file that defines `checks = [...]` or uses @check")
-    names = runpy.run_path(str(path), run_name="redraft_checks")
+    names = _run(path)
     found = names.get("checks")
     if not isinstance(found, list | tuple):
         found = [value for value in names.values() if isinstance(value, Check)]
@@ -52,6 +52,19 @@ def from_file(path: str | Path) -> list[Check]:
             f"{path} defines no checks; write `checks = [sentences(3), ...]` or decorate functions with @check"
         )
     return list(found)
+
+
+def _run(path: Path) -> dict[str, Any]:
+    try:
+        return runpy.run_path(str(path), run_name="redraft_checks")
+    except (Exception, SystemExit) as error:
+        line = error.__traceback__
+        while line is not None and line.tb_next is not None:
+            line = line.tb_next
+        where = f", line {line.tb_lineno}" if line is not None and not isinstance(error, SyntaxError) else ""
+        raise ConfigError(
+            f"the check file {path} fails with {type(error).__name__}: {error}{where}; mend it"
+        ) from error
 
 
 def _schema(args: str) -> Any:

@@ -43,7 +43,7 @@ class Stopper:
             return done.result()
 
     def _on_signal(self, number: int, _frame: object) -> None:
-        if self.signal is not None or self.run.loop is None:  # asked twice, or nothing has begun
+        if self.signal is not None:  # asked twice
             self.told.abandon()
             os._exit(128 + number)
         self.signal = number

@@ -85,24 +85,21 @@ def _check_fit(options: RunOptions, name: str, checks: list[Check]) -> None:
         )
 
 
-def _author(options: RunOptions, lm: LM, persona: str = "") -> Predict:
+def _author(options: RunOptions, lm: LM) -> Predict:
     return Predict(
         "task -> answer",
         lm=lm,
-        system="\n\n".join(filter(None, (persona, options.system))),
+        system=options.system or "",
         temperature=options.temperature,
         max_tokens=options.max_tokens,
     )
 
 
 def _reflect(make: Any, options: RunOptions, lm: LM, checks: list[Check]) -> Strategy:
-    writer = _role(options.writer, lm) or Role(lm=lm)
-    assert writer.lm is not None
-    author = _author(options, resolve_lm(writer.lm), writer.system)
     return made(
         make,
-        author,
-        writer=writer if options.writer else None,
+        _author(options, lm),
+        writer=_role(options.writer, lm),
         editor=_role(options.editor, lm) or Role(persona="senior editor", lm=lm),
         criteria=_criteria(options),
         rounds=options.rounds or 1,

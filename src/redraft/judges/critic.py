@@ -102,6 +102,8 @@ def as_critique(said: Any, by: str) -> Critique:
 
 
 def _from_fields(fields: dict[str, Any], by: str) -> Critique:
+    if isinstance(fields.get("critique"), Critique):
+        return fields["critique"]  # type: ignore[no-any-return]
     said = [as_critique(fields[name], by) for name in ("issues", "critique", "feedback", "answer") if name in fields]
     if not said and "verdict" not in fields:
         raise ScoreError(f"critic {by!r} returned the fields {', '.join(fields)}; name one `critique` or `issues`")

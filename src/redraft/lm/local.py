@@ -29,6 +29,8 @@ from redraft.types import Capabilities, Choice, Completion, Request, Usage
 OnDelta = Callable[[Delta], None]
 
 _CTX = 4096
+_CAP = 1024
+"""Tokens of a reply for which no cap was asked: a small model that loses the thread writes until its context is full."""
 _PATIENCE_S = 120.0
 _SEEDS = 2**32 - 1  # the engine reads the next number as "no seed"
 _fetching = threading.Lock()
@@ -39,8 +41,8 @@ class LocalLM:
 
     `path` (or `REDRAFT_LOCAL_MODEL`) names a file to use instead of the catalogue's, and the model is then called
     after it. `threads` decode (prompts are read by all cores), `ctx` tokens are each call's context (4,096 by
-    default), `slots` calls run at once. Equal settings share one engine. A model that is not on this machine is
-    fetched by the first call, with one notice on stderr.
+    default), `slots` calls run at once. Equal settings share one engine. A reply without a cap ends at 1,024 tokens. A
+    model that is not on this machine is fetched by the first call, with one notice on stderr.
     """
 
     capabilities = Capabilities(
@@ -198,6 +200,7 @@ class _Call:
         if request.grammar is not None:
             request = replace(request, grammar=engine_grammar(request.grammar))
         body = request_body(request, self._lm.name, cap_name="max_tokens")
+        body.setdefault("max_tokens", min(_CAP, self._lm._spec.ctx))
         if request.logprobs is not None:
             body["top_logprobs"] = max(1, request.logprobs)  # with 0 the engine reports none at all
         plain: dict[str, Any] = json.loads(as_json(body))

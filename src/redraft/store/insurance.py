@@ -2,7 +2,7 @@
 
 What outlives `kill -9` is what the kernel has: a line in a file beside the database is as safe from that as a
 transaction, at a twentieth of its price. So an append is durable once its line is written, and its row follows in a
-transaction that many appends share. Whoever next opens the database takes over the files of processes that have
+transaction that many appends share. Whoever next reads the database takes over the files of processes that have
 died: (run, seq) tells which rows the database has already.
 """
 
@@ -10,103 +10,114 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+import weakref
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-if sys.platform != "win32":  # which has no such locks: there an intent pays for its transaction
+from redraft.store.rows import Row
+
+if sys.platform != "win32":  # which has no such locks: there an append pays for its transaction
     import fcntl
 
 _TOO_LONG = 1 << 20
 
-Record = tuple[str, int, float, str, str, str, str]
-"""Run id, seq, time, kind, scope, key, and the data as JSON text."""
-
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Insurance:
-    """One process's file. Its lock on the file says that the owner lives."""
+    """One store's file, made with its first line. Its lock on the file says that the owner lives."""
 
     def __init__(self, database: Path) -> None:
         self.lock = threading.Lock()
-        """Hold it to append to the queue and write, and to look at the queue and start over."""
+        """Held to add to the queue and the file, and to take from them, so that both have the same order."""
+        self.path: Path | None = None
         self._database = database
-        self._fd: int | None = None
-        self._path: Path | None = None
+        self._fd = -1
+        self._let_go: weakref.finalize[[int], Insurance] | None = None
         self._size = 0
         self._kept = False
 
-    def write(self, records: Iterable[Record]) -> bool:
-        """True once the records outlive the process; False if this file cannot be had (then use a transaction)."""
-        # The data is JSON already: it holds no line break, and must not be encoded twice on every call's path.
-        lines = "".join(
-            f"{_encode((run_id, seq, at, kind, scope, key))}\t{data}\n"
-            for run_id, seq, at, kind, scope, key, data in records
-        ).encode()
+    def write(self, run_id: str, rows: Sequence[Row]) -> bool:
+        """True once the rows outlive the process; False, with nothing written, where that cannot be had."""
         try:
-            if self._fd is None and not self._open():
-                return False
-            assert self._fd is not None
-            if os.write(self._fd, lines) != len(lines):
-                return False
-        except OSError:
-            return False
-        self._size += len(lines)
-        return True
+            # The data is JSON already: it holds no line break, and must not be encoded twice on every call's path.
+            lines = "".join([f"{_encode((run_id, *row[:5]))}\t{row[5]}\n" for row in rows]).encode()
+            if self.path is None:
+                self._open()
+            if os.write(self._fd, lines) == len(lines):
+                self._size += len(lines)
+                return True
+            os.ftruncate(self._fd, self._size)  # or the next line would continue half a one
+        except (OSError, UnicodeEncodeError):  # a name with half a surrogate pair: SQLite will say so
+            pass
+        return False
 
     def start_over(self) -> None:
         """All that was written is in the database: forget it, once the file is long."""
-        if self._fd is not None and self._size > _TOO_LONG and not self._kept:
+        if self._size > _TOO_LONG and not self._kept:
             with suppress(OSError):
                 os.ftruncate(self._fd, 0)
                 self._size = 0
 
     def keep(self) -> None:
-        """The database refused what is in the file: leave it for whoever opens the database next."""
+        """The database refused what is in the file for good: leave it for people."""
         self._kept = True
 
-    def close(self) -> None:
-        """Remove the file, unless it is to be kept."""
-        if self._fd is not None and self._path is not None:
-            if not self._kept:
-                self._path.unlink(missing_ok=True)
-            os.close(self._fd)
-            self._fd = None
+    def close(self, *, keep: bool = False) -> None:
+        """Remove the file, unless it is to be kept: then whoever next reads the database takes it over."""
+        if self.path is not None and not (keep or self._kept):
+            with suppress(OSError):
+                self.path.unlink()
+        self.let_go()
 
-    def _open(self) -> bool:
+    def let_go(self) -> None:
+        """Unlock the file. It happens by itself when the owner is forgotten or dies."""
+        if self._let_go is not None:
+            self._let_go()
+        self.path = None
+
+    def _open(self) -> None:
         if sys.platform == "win32":
-            return False
+            raise OSError
         path = self._database.with_name(f"{self._database.name}-{os.getpid()}-{os.urandom(3).hex()}.open")
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self._fd, self._path = fd, path
-        return True
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        try:
+            os.fchmod(fd, self._database.stat().st_mode & 0o666)  # for whoever may use the database
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.fstat(fd).st_nlink:
+                raise FileNotFoundError  # somebody took it for a dead one's, before it was locked
+        except OSError:
+            path.unlink(missing_ok=True)
+            os.close(fd)
+            raise
+        self._let_go = weakref.finalize(self, os.close, fd)
+        self._let_go.atexit = False  # a thread may outlive that hook, and the number be another file's by then
+        self.path, self._fd, self._size = path, fd, 0
 
 
-def of_the_dead(database: Path) -> Iterator[tuple[Path, list[Record]]]:
-    """The files that processes left beside this database when they died, and what is in them. Yields each locked."""
+def of_the_dead(database: Path) -> Iterator[tuple[Path, list[tuple[object, ...]]]]:
+    """The files that dead owners left beside this database, locked meanwhile, and what they hold: (run id, *row).
+
+    A line that nobody can read is (None,). One without an end is left out: its append never ended either.
+    """
     if sys.platform == "win32":
         return
-    for path in sorted(database.parent.glob(f"{database.name}-*.open")):
-        try:
-            fd = os.open(path, os.O_RDONLY)
-        except OSError:
-            continue
-        try:
-            with suppress(BlockingIOError):
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                yield path, list(_records(path))
-        finally:
-            os.close(fd)
+    ours = re.compile(re.escape(database.name) + r"-\d+-[0-9a-f]{6}\.open")  # not those of a database "NAME-2"
+    for path in sorted(path for path in database.parent.iterdir() if ours.fullmatch(path.name)):
+        with suppress(OSError), path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused while the owner lives
+            if os.fstat(file.fileno()).st_nlink:  # else another process was faster
+                yield path, [_record(line) for line in file if line.endswith(b"\n")]
 
 
-def _records(path: Path) -> Iterator[Record]:
-    for line in path.read_bytes().splitlines():
-        with suppress(ValueError):  # the last line of a process that died while writing it
-            head, _, data = line.decode().partition("\t")
-            json.loads(data)
-            run_id, seq, at, kind, scope, key = json.loads(head)
-            yield run_id, seq, at, kind, scope, key, data
+def _record(line: bytes) -> tuple[object, ...]:
+    try:
+        head, _, data = line.decode().rstrip("\n").partition("\t")
+        json.loads(data)
+        return *json.loads(head), data
+    except (ValueError, TypeError, RecursionError):
+        return (None,)

@@ -88,17 +88,14 @@ class Refining(Module):
         return StopReason.PASSED if self.judgement.checks else None
 
 
-def as_module(thing: Any, **options: Any) -> Any:
-    """A module or function as it is; "question -> answer" or a signature class as a Predict; other text as the task.
-
-    `options` are for the Predict that is made.
-    """
+def as_module(thing: Any) -> Any:
+    """A module or function as it is; "question -> answer" or a signature class as a Predict; other text as the task."""
     if isinstance(thing, str) and "->" not in thing:
         if not thing.strip():
             raise InputError("the task is empty; say what to write, or give a signature such as 'question -> answer'")
         thing = SignatureSpec([Field("task", str, "", thing)], [Field("answer")])
     if isinstance(thing, str | SignatureSpec) or (isinstance(thing, type) and issubclass(thing, Signature)):
-        return Predict(thing, **options)
+        return Predict(thing)
     if callable(thing) or hasattr(thing, "acall"):
         return thing
     raise InputError(f"{thing!r} is no module; give a Module, a function, a signature, or the task as text")

@@ -6,6 +6,7 @@ revision in both orders.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from redraft.frame import current_frame, entered
 from redraft.run import Run
 from redraft.scoring import name_of
 from redraft.sync import call_user
-from redraft.types import Attempt, Score, StopReason
+from redraft.types import Attempt, Prediction, Score, StopReason
 
 MIN_GAIN = 1e-6
 
@@ -63,11 +64,17 @@ class Gate:
             with entered(frame.unadvised()):
                 said = await self.run.judging(self.judge, call_user(self.judge, **given))
         except ParseError as error:
-            self.run.journal.note("judge_error", scope=self.run.scope, error=f"{name_of(self.judge)}: {error}")
-            return self._refuse(revision, "the judge gave no verdict")
-        if getattr(said, "wins", said) is True:
+            return self._no_verdict(revision, str(error))
+        wins = said["wins"] if isinstance(said, Mapping | Prediction) and "wins" in said else said
+        if not isinstance(wins, bool):
+            return self._no_verdict(revision, f"it returned {said!r:.80}, not True or False")
+        if wins:
             return self._accept(revision, "the judge prefers it in both orders")
         return self._refuse(revision, "the judge does not prefer it in both orders")
+
+    def _no_verdict(self, revision: Attempt, why: str) -> StopReason | None:
+        self.run.journal.note("judge_error", scope=self.run.scope, error=f"{name_of(self.judge)}: {why}")
+        return self._refuse(revision, "the judge gave no verdict")
 
     def _accept(self, revision: Attempt, reason: str) -> StopReason | None:
         self.run.accept(revision, reason)

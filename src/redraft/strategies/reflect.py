@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
+from redraft.errors import InputError
+from redraft.modules import Predict
 from redraft.strategies.base import as_module
 from redraft.strategies.roles import Role, as_critic, as_role
 from redraft.strategies.self_refine import SelfRefine
@@ -27,7 +30,21 @@ class Reflect(SelfRefine):
         rounds: int = 1,
         **options: Any,
     ) -> None:
-        role = as_role(writer) or Role()
-        author = as_module(module, lm=role.lm, system=role.system, temperature=role.temperature)
+        role = as_role(writer)
+        if role is None:
+            raise InputError(f"writer={writer!r}: give a persona, a model or a Role")
+        author = _written_by(role, module) if writer else as_module(module)
         critic = as_critic(editor, getattr(author, "lm", None), criteria)
         super().__init__(author, critic=critic, reviser=writer, rounds=rounds, **options)
+
+
+def _written_by(writer: Role, module: Any) -> Predict:
+    """The author in the writer's persona, on its model."""
+    author = as_module(module)
+    if not isinstance(author, Predict):
+        raise InputError(f"writer={writer!r} with {author!r}: give the task, a signature or a Predict to be written so")
+    author = copy(author)
+    author.lm = writer.lm or author.lm
+    author.system = "\n\n".join(filter(None, (writer.system, author.system)))
+    author.temperature = author.temperature if writer.temperature is None else writer.temperature
+    return author

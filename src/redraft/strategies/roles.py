@@ -85,6 +85,11 @@ class Reviser(Module):
         self.author = getattr(author, "signature", None)
         self.role = role
         self.lm = role.lm or getattr(author, "lm", None)
+        own = author if isinstance(author, Predict) else None
+        # Where the role does not say, the author's own settings hold for its revisions, too.
+        self.system = role.system or (own.system if own else "")
+        self.temperature = role.temperature if role.temperature is not None or own is None else own.temperature
+        self.max_tokens = own.max_tokens if own else None
 
     async def aforward(self, **inputs: Any) -> Prediction:
         """See the class."""
@@ -100,7 +105,14 @@ class Reviser(Module):
         outputs = self.author.outputs.values() if self.author else [Field("answer")]
         instructions = "\n\n".join(filter(None, (INSTRUCTIONS, author.instructions if author else "")))
         spec = SignatureSpec((*fields, *own), outputs, instructions=instructions)
-        revise = Predict(spec, lm=self.lm, system=self.role.system, temperature=self.role.temperature, role="reviser")
+        revise = Predict(
+            spec,
+            lm=self.lm,
+            system=self.system,
+            temperature=self.temperature,
+            max_tokens=self.max_tokens,
+            role="reviser",
+        )
         return await revise.acall(**parts, **inputs)  # type: ignore[no-any-return]
 
 

@@ -7,7 +7,7 @@ draft and the open issues only, with the task restated at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from redraft.errors import InputError
@@ -32,6 +32,7 @@ class SelfRefine(Refining):
     and task. `judge` tells apart drafts that code cannot; by default the critic's model, in both orders.
     `revise`: "edit" shows the reviser the draft; "fresh" writes anew with the critic's issues as a hint (measured to be
     better for small models); "auto" takes "fresh" for the embedded model, "edit" otherwise.
+    `options`: `reward_fn`, `threshold` and `budget`, as in Refine.
     """
 
     def __init__(
@@ -42,13 +43,13 @@ class SelfRefine(Refining):
         rounds: int = 3,
         *,
         checks: Sequence[Any] = (),
-        reward_fn: Callable[..., Any] | None = None,
-        threshold: float | None = None,
         judge: Any = None,
         revise: Revise = "auto",
         **options: Any,
     ) -> None:
-        super().__init__(module, checks=checks, reward_fn=reward_fn, threshold=threshold, **options)
+        super().__init__(module, checks=checks, **options)
+        if revise not in ("auto", "edit", "fresh"):
+            raise InputError(f"revise={revise!r}: give 'auto', 'edit' or 'fresh'")
         if not isinstance(rounds, int) or rounds < 0:
             raise InputError(f"rounds={rounds!r}: give the number of revisions, 0 or more")
         self.rounds = rounds
