@@ -28,6 +28,8 @@ class Advice:
     hint: str = ""
     """One short hint from an earlier attempt, in a fresh prompt."""
     temperature: float | None = None
+    grammar: str | None = None
+    """Decode under this llguidance grammar where the module's one output is text (rung "constrain")."""
     lm: LM | None = None
     """Overrides the modules' own model."""
 

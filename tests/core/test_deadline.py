@@ -27,10 +27,7 @@ async def timed(strategy, **options):
     """The result of the strategy under the limit; the time it took is checked."""
     run = Run(budget=Budget(seconds=LIMIT), **options)
     with Stopwatch() as watch:
-        try:
-            result = await asyncio.wait_for(run.execute(strategy, {"q": "x"}), 5)
-        finally:
-            pass
+        result = await asyncio.wait_for(run.execute(strategy, {"q": "x"}), 5)
     assert watch.seconds < LIMIT + SLACK
     return result
 
@@ -40,7 +37,6 @@ def expect(result, text):
     assert result.stop_reason is StopReason.BUDGET
     assert isinstance(result.error, BudgetExceeded)
     assert result.error.limit == "seconds"
-    assert result.best is result.attempts[0] or result.best.prediction is not None
 
 
 class Hangs:
@@ -61,11 +57,11 @@ class Hangs:
         await asyncio.sleep(5)
 
     async def shielded(self):
-        await asyncio.shield(asyncio.ensure_future(asyncio.sleep(1)))
+        await asyncio.shield(asyncio.ensure_future(asyncio.sleep(0.8)))
 
     async def deaf(self):
-        """Swallows every cancellation for a second."""
-        end = time.monotonic() + 1
+        """Swallows every cancellation, for longer than it is given."""
+        end = time.monotonic() + 0.8
         while time.monotonic() < end:
             try:
                 await asyncio.sleep(end - time.monotonic())
@@ -73,10 +69,10 @@ class Hangs:
                 continue
 
     async def in_a_thread(self):
-        await asyncio.to_thread(self.release.wait, 1)
+        await asyncio.to_thread(self.release.wait, 0.8)
 
 
-@pytest.mark.parametrize("lm", [HangingLM(replies=1), DeafLM(1.0, replies=1)], ids=["hanging", "deaf"])
+@pytest.mark.parametrize("lm", [HangingLM(replies=1), DeafLM(0.8, replies=1)], ids=["hanging", "deaf"])
 async def test_a_model_that_does_not_reply(lm):
     result = await timed(Refine(Predict("q -> a", lm=lm), reward_fn=constant))
     expect(result, "reply 1")
@@ -85,7 +81,7 @@ async def test_a_model_that_does_not_reply(lm):
 
 
 async def test_a_model_in_the_middle_of_its_prefill():
-    lm = FaultyLM(FunctionLM(lambda request: "fine"), [None, ("hang", 1.0)])
+    lm = FaultyLM(FunctionLM(lambda request: "fine"), [None, ("hang", 0.8)])
     expect(await timed(Refine(Predict("q -> a", lm=lm), reward_fn=constant)), "fine")
 
 
@@ -102,7 +98,7 @@ async def test_a_def_that_sleeps_in_its_thread():
     def module(q):
         calls.append(q)
         if len(calls) > 1:
-            release.wait(1)
+            release.wait(0.8)
         return "fine"
 
     expect(await timed(Refine(module, reward_fn=constant)), "fine")
@@ -126,7 +122,7 @@ async def test_a_reward_that_hangs_loses_no_draft(kind):
     release = threading.Event()
 
     def slow(inputs, prediction):
-        release.wait(1)
+        release.wait(0.8)
         return 1.0
 
     async def hanging(inputs, prediction):
@@ -137,6 +133,7 @@ async def test_a_reward_that_hangs_loses_no_draft(kind):
     release.set()
     expect(result, "a draft")
     assert result.score is None
+    assert not result.passed, "nobody has judged it"
     assert result.usage.calls == 1
 
 
@@ -156,7 +153,7 @@ async def test_nothing_at_all_in_time_is_an_error_with_the_usage():
 
 HANGING_MODULES = {
     "model": lambda: Predict("q -> a", lm=HangingLM(replies=1)),
-    "deaf model": lambda: Predict("q -> a", lm=DeafLM(1.0, replies=1)),
+    "deaf model": lambda: Predict("q -> a", lm=DeafLM(0.8, replies=1)),
     "async": lambda: Hangs("politely"),
     "deaf": lambda: Hangs("deaf"),
     "thread": lambda: Hangs("in_a_thread"),
@@ -226,7 +223,7 @@ async def test_a_with_block_has_a_deadline_too():
 def test_a_sync_call_has_a_deadline_too():
     with Stopwatch() as watch:
         result = Refine(
-            Predict("q -> a", lm=DeafLM(1.0, replies=1)), reward_fn=constant, budget=Budget(seconds=LIMIT)
+            Predict("q -> a", lm=DeafLM(0.8, replies=1)), reward_fn=constant, budget=Budget(seconds=LIMIT)
         )(q="x")
     assert watch.seconds < LIMIT + SLACK
     expect(result, "reply 1")

@@ -518,9 +518,11 @@ async def test_a_reward_that_raises_is_a_score_error_never_a_zero():
     def reward(inputs, prediction):
         raise LookupError("no gold answer")
 
-    with pytest.raises(ScoreError, match="LookupError in reward function 'reward'") as caught:
-        await Refine(Predict("q -> a", lm=ok()), N=1, reward_fn=reward).acall(q="x")
-    assert caught.value.attempts[0].score is None
+    result = await Refine(Predict("q -> a", lm=ok()), N=1, reward_fn=reward).acall(q="x")
+    assert (result.a, result.score, result.stop_reason) == ("two words", None, StopReason.ERROR)
+    assert isinstance(result.error, ScoreError)
+    assert "LookupError in reward function 'reward': no gold answer" in str(result.error)
+    assert not result.passed, "a judge that gives no verdict is never a pass"
 
 
 async def test_an_ended_budget_keeps_the_best_so_far():
@@ -535,11 +537,10 @@ async def test_an_ended_budget_keeps_the_best_so_far():
 
 
 async def test_a_failure_after_a_draft_keeps_the_draft():
-    lm = ScriptedLM(["a draft", BadRequestError("too long", status=400)])
+    lm = ScriptedLM(["a draft", *[BadRequestError("too long", status=400)] * 2])
     result = await SelfRefine(Predict("q -> a", lm=lm), critic=lambda text: "no good").acall(q="x")
-    assert result.a == "a draft"
-    assert len(result.attempts) == 2
-    assert result.stop_reason in (StopReason.REJECTED, StopReason.ROUNDS, StopReason.ERROR)
+    assert (result.a, result.stop_reason) == ("a draft", StopReason.REJECTED)
+    assert [type(a.error) for a in result.attempts] == [type(None), BadRequestError, BadRequestError]
 
 
 async def test_a_critic_that_fails_ends_with_the_draft():
@@ -615,7 +616,7 @@ async def test_an_inner_strategy_spends_from_both_budgets():
     inner = Refine(Predict("q -> a", lm=lm), N=9, reward_fn=constant, budget=Budget(calls=2))
     result = await Refine(inner, N=9, reward_fn=constant, budget=Budget(calls=5)).acall(q="x")
     assert len(lm.requests) == 5
-    assert [a.usage.calls for a in result.attempts] == [2, 2, 1]
+    assert [a.usage.calls for a in result.attempts] == [2, 2, 1, 0]
     assert result.stop_reason is StopReason.BUDGET
     assert result.attempts[0].prediction.stop_reason is StopReason.BUDGET
 

@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redraft.errors import StoreError
+from redraft.journal import DONE
 from redraft.protocols import Store
 from redraft.store.database import SCHEMA_VERSION
 from redraft.store.sqlite import SqliteStore
@@ -222,13 +222,15 @@ def test_threads_tasks_and_loops_are_kept_in_the_order_of_append(store, path):
         thread.start()
     for thread in threads:
         thread.join()
+    assert len(store.read("shared")) == 2 * 160 + 100
     db = sqlite3.connect(path)
     assert [seq for (seq,) in db.execute("SELECT seq FROM events ORDER BY rowid")] == list(range(2 * 160 + 100))
     db.close()
 
 
-async def test_a_number_that_exists_is_refused_and_its_neighbours_are_not(store):
-    await store.append("run", [event(0, by="first")])
+async def test_a_first_append_of_a_number_that_exists_is_refused_and_its_neighbours_are_not(store, path):
+    before = SqliteStore(path)
+    await before.append("run", [event(0, by="first")])
     results = await asyncio.gather(
         store.append("other", [event(0)]),
         store.append("run", [event(1), event(0, by="second")]),
@@ -240,6 +242,35 @@ async def test_a_number_that_exists_is_refused_and_its_neighbours_are_not(store)
     assert "two writers share one run" in str(results[1])
     assert store.read("run") == [event(0, by="first")]
     assert store.read("other") == store.read("another") == [event(0)]
+    await store.append("run", [event(1)])  # its writer was told, and may know better now
+    before.close()
+
+
+async def test_an_insured_append_that_is_refused_is_said_and_ends_its_run_only(store, path, caplog):
+    await asyncio.gather(*(store.append(name, [event(0)]) for name in ("run", "other")))
+    rival = SqliteStore(path)
+    await rival.append("run", [event(1, by="rival")])
+    for seq in (1, 2, 3):
+        await store.append("run", [event(seq, by="us")])
+        await store.append("other", [event(seq)])
+    await asyncio.sleep(0.1)
+    assert [r.name for r in caplog.records] == ["redraft"]
+    assert "two writers share one run" in caplog.text
+    (left,) = path.parent.glob("*.open")
+    assert str(left) in caplog.text
+    assert store.read("run") == [event(0), event(1, by="rival")]  # nothing of ours behind the gap
+    for _ in range(2):
+        with pytest.raises(StoreError, match="two writers share one run"):
+            await store.append("run", [event(4)])
+    await store.append("other", [event(4)])
+    store.close()
+    assert [e.seq for e in rival.read("other")] == list(range(5))
+    assert rival.read("run") == [event(0), event(1, by="rival")]
+    refused = left.with_suffix(".refused")
+    assert refused.read_text().count('"by":"us"') == 3
+    assert str(refused) in caplog.text
+    assert not list(path.parent.glob("*.open"))
+    rival.close()
 
 
 async def test_two_stores_that_write_one_run_collide(store, path):
@@ -252,37 +283,100 @@ async def test_two_stores_that_write_one_run_collide(store, path):
     assert [e.seq for e in store.read("run")] == [0, 1]
 
 
-async def test_a_full_disk_fails_every_waiter_and_spares_what_is_there(store):
+async def test_a_full_disk_spares_what_is_there_and_loses_nothing_awaited(store, caplog):
     await store.append("run", [event(0)])
     db = store._connection()
     (pages,) = db.execute("PRAGMA page_count").fetchone()
     db.execute(f"PRAGMA max_page_count = {pages}")
     big = "x" * 100_000
     results = await asyncio.gather(
-        store.append("run", [event(1, big=big)]), store.append("other", [event(0)]), return_exceptions=True
+        store.append("run", [event(1, big=big)]),  # in its own file by now
+        store.append("other", [event(0)]),
+        store.append("run", [event(2)]),
+        return_exceptions=True,
     )
-    assert [type(r) for r in results] == [StoreError, StoreError]
-    assert "2 runs" in str(results[0])
-    assert "Free some disk space" in str(results[0])
+    assert [type(r) for r in results] == [type(None), StoreError, StoreError]
+    assert "2 runs" in str(results[1])
+    assert "Free some disk space" in str(results[1])
     with pytest.raises(StoreError, match="Free some disk space"):
-        await store.append("run", [event(1, big=big)])
-    assert store.read("run") == [event(0)]
+        await store.append("run", [event(2)])
+    assert len(caplog.records) == 1
+    assert store.read("run") == [event(0), event(1, big=big)]
     db.execute("PRAGMA max_page_count = 100000")
-    await store.append("run", [event(1, big=big)])
-    assert len(store.read("run")) == 2
+    await store.append("run", [event(2)])
+    db.execute("BEGIN")  # whether it is the database that says so
+    assert [seq for seq, *_ in db.execute("SELECT seq FROM events ORDER BY rowid")] == [0, 1, 2]
+    db.execute("COMMIT")
 
 
-async def test_a_lock_that_another_process_keeps(store, path):
+async def test_a_lock_that_another_process_keeps(store, path, caplog):
     await store.append("run", [event(0)])
     store._connection().execute("PRAGMA busy_timeout = 20")
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    for events in ([event(1)], [event(1), event(2)]):
+    await store.append("run", [event(1)])
+    await asyncio.sleep(0.1)
+    assert "Another process" in caplog.text
+    for events in ([event(2)], [event(2), event(3)]):
         with pytest.raises(StoreError, match="Another process"):
             await store.append("run", events)
-    assert store.read("run") == [event(0)]  # readers wait for no writer
+    assert store.read("run") == [event(0), event(1)]  # readers wait for no writer
     other.close()
+    await store.append("run", [event(2)])
+    assert store.read("run") == [event(0), event(1), event(2)]
+    assert not store._queue
+
+
+async def test_nothing_overtakes_what_waits_for_its_transaction(store):
+    await store.append("old", [event(0)])
+    waits = [store.append("new", [event(0)]), store.append("old", [event(1)]), store.append("new", [event(1)])]
+    assert DONE not in waits  # whatever is in the plain file, is in it with all that was appended before
+    await asyncio.gather(*waits)
+    assert store.append("old", [event(2)]) is store.append("new", [event(2)]) is DONE
+
+
+@pytest.mark.parametrize("fate", ["moved", "deleted", "replaced"])
+async def test_a_file_that_is_moved_or_deleted_in_use(store, path, tmp_path, fate, caplog):
+    await store.append("run", [event(0)])
     await store.append("run", [event(1)])
+    for name in ("runs.db", "runs.db-wal", "runs.db-shm"):
+        if fate == "moved":
+            (tmp_path / name).rename(tmp_path / f"elsewhere{name[4:]}")
+        else:
+            (tmp_path / name).unlink()
+    other = SqliteStore(path)
+    if fate == "replaced":
+        await other.append("run", [event(0, of="another life")])
+    await asyncio.sleep(0.1)
+    assert "moved or deleted while it was in use" in caplog.text
+    with pytest.raises(StoreError, match="moved or deleted"):
+        await store.append("run", [event(2)])
+    with pytest.raises(StoreError, match="moved or deleted"):
+        store.read("run")
+    if fate == "moved":
+        (tmp_path / "elsewhere.db").rename(path)
+        (tmp_path / "elsewhere.db-wal").rename(f"{path}-wal")
+        await store.append("run", [event(2)])
+        assert store.read("run") == [event(0), event(1), event(2)]
+    else:
+        with pytest.raises(StoreError, match="moved or deleted"):
+            store.close()
+        assert other.read("run")[:1] == ([event(0, of="another life")] if fate == "replaced" else [])
+        assert len(list(tmp_path.glob("*.refused"))) == (fate == "deleted")
+    other.close()
+
+
+async def test_a_path_means_what_it_meant_at_first(tmp_path, monkeypatch):
+    real, link = tmp_path / "real.db", tmp_path / "link.db"
+    link.symlink_to(real)
+    monkeypatch.chdir(tmp_path)
+    store = SqliteStore("link.db")
+    await store.append("run", [event(0)])
+    monkeypatch.chdir("/")
+    await store.append("run", [event(1)])
+    assert [p.name.split("-")[0] for p in tmp_path.glob("*.open")] == ["real.db"]
+    store.close()
+    assert {p.name for p in tmp_path.iterdir()} == {"real.db", "link.db"}
 
 
 @pytest.mark.parametrize("place", ["directory", "under a file", "no such folder", "not sqlite", "foreign", "newer"])
@@ -356,51 +450,3 @@ def test_processes_that_write_different_runs_at_once(path):
     for number in range(3):
         assert [e.seq for e in store.read(f"run {number}")] == list(range(300))
     store.close()
-
-
-@pytest.mark.crash
-@pytest.mark.parametrize("lines", [1, 40, 700])
-def test_what_was_awaited_survives_kill_9(path, lines):
-    child = writer(path, "run", 1_000_000)
-    acknowledged = [int(child.stdout.readline()) for _ in range(lines)]
-    child.send_signal(signal.SIGKILL)
-    acknowledged += [int(line) for line in child.communicate()[0].split("\n")[:-1]]
-    store = SqliteStore(path)
-    kept = [e.seq for e in store.read("run")]
-    assert kept == list(range(len(kept)))  # a prefix: no holes
-    assert len(kept) > acknowledged[-1]
-    store.append("run", [event(len(kept))])
-    store.close()
-
-
-async def test_an_intent_waits_for_no_transaction_and_outlives_its_process(path):
-    script = """
-import asyncio, os, sys
-from redraft import SqliteStore
-from redraft.types import Event
-
-async def main():
-    store = SqliteStore(sys.argv[1])
-    await store.append("run", [Event(seq=0, kind="run", time=1.0)])
-    await store.append("run", [Event(seq=1, kind="intent", time=2.0, key="k", data={"content": "long", "cap": 7})])
-    os.kill(os.getpid(), 9)
-
-asyncio.run(main())
-"""
-    subprocess.run([sys.executable, "-c", script, str(path)], check=False)
-    assert len(list(path.parent.glob("*.open"))) == 1
-    store = SqliteStore(path)
-    assert [(e.seq, e.kind, e.key, e.data) for e in store.read("run")] == [
-        (0, "run", "", {}),
-        (1, "intent", "k", {"content": "long", "cap": 7}),
-    ]
-    assert not list(path.parent.glob("*.open"))
-    store.close()
-
-
-async def test_an_insured_intent_is_committed_once(store, path):
-    await store.append("run", [Event(seq=0, kind="intent", time=2.0, key="k")])
-    await store.append("run", [Event(seq=1, kind="call", time=3.0, key="k")])
-    assert [e.kind for e in SqliteStore(path).read("run")] == ["intent", "call"]
-    store.close()
-    assert not list(path.parent.glob("*.open"))

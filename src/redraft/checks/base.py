@@ -1,7 +1,7 @@
 """Check: one verifiable requirement, declared once and used several ways (docs/design.md section 5).
 
-A check tells the author what it wants (`tell`), and judges a prediction (`verdict`: score, and an explanation of what
-is wrong and where). It never calls a model.
+A check tells the author what it wants (`tell`), judges a prediction (`verdict`: score, and an explanation of what is
+wrong and where), and may offer a constraint for decoding (`regex`). It never calls a model.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ class Check:
         self.hard = hard
         """An edit may not make a passed hard check fail; samples with fewer hard failures rank first."""
         self.told = tell
+        self.bounds_length = False
+        """Its regex lets no text grow for ever: without one such check, decoding under "contains" never ends."""
         """False keeps the requirement hidden from the author (a held-out check)."""
 
     def tell(self) -> str:
@@ -35,6 +37,12 @@ class Check:
     def tell_text(self) -> str:
         """The requirement in words."""
         return ""
+
+    def regex(self) -> str | None:
+        """A language of texts that pass, as an llguidance regex; None if there is none to offer. It may be narrower
+        than the check: what was decoded under it is judged all the same.
+        """
+        return None
 
     def judge(self, value: Any) -> tuple[float, str]:
         """Score 0..1 with partial credit, and what is wrong; exactly 1.0 passes."""

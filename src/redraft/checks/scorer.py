@@ -32,6 +32,13 @@ class Judgement:
         """What the author is told, one line a check."""
         return tuple(text for c in self.checks if (text := c.tell()))
 
+    def grammar(self) -> str | None:
+        """What the checks offer as constraints, as one llguidance grammar; None if nothing bounds the text's length."""
+        offered = [(c, regex) for c in self.checks if c.field is None and (regex := c.regex()) is not None]
+        if not any(c.bounds_length for c, _ in offered):
+            return None
+        return "start: TEXT\nTEXT: " + " & ".join(f"/{regex}/" for _, regex in offered) + "\n"
+
     def critique(self, score: Score) -> Critique:
         """What code saw, as a critique: failed checks are issues, passed ones are to keep, feedback is an issue."""
         pairs = list(zip(self.checks, score.verdicts, strict=False))

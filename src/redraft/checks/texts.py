@@ -8,6 +8,8 @@ from typing import Any
 from redraft.checks.base import Check
 from redraft.errors import UsageError
 
+_ANY = r"[ -~\n]*"
+
 
 class _Phrases(Check):
     def __init__(self, *phrases: str, ignore_case: bool = True, **options: Any) -> None:
@@ -15,11 +17,17 @@ class _Phrases(Check):
         if not phrases or not all(isinstance(p, str) and p.strip() for p in phrases):
             raise UsageError(f"{self.name}{phrases!r}: give at least one text that is not empty")
         self.phrases = phrases
+        self.ignore_case = ignore_case
         self._patterns = {p: _pattern(p, ignore_case=ignore_case) for p in phrases}
 
     def hits(self, text: str) -> dict[str, int]:
         """How often each phrase stands in the text, as whole words."""
         return {phrase: len(pattern.findall(text)) for phrase, pattern in self._patterns.items()}
+
+    def _somewhere(self, phrase: str) -> str:
+        """Any ASCII text with the phrase in it."""
+        body = "".join(_either_case(c) if self.ignore_case else _literal(c) for c in " ".join(phrase.split()))
+        return f"{_ANY}{body}{_ANY}"
 
 
 class Contains(_Phrases):
@@ -30,6 +38,12 @@ class Contains(_Phrases):
     def tell_text(self) -> str:
         """See `Check`."""
         return f"Mention {_listed(self.phrases, 'and')}."
+
+    def regex(self) -> str | None:
+        """All phrases, as they were given."""
+        if not all(p.isascii() for p in self.phrases):
+            return None
+        return "/ & /".join(f"{_ANY}{''.join(map(_literal, ' '.join(p.split())))}{_ANY}" for p in self.phrases)
 
     def judge(self, value: Any) -> tuple[float, str]:
         """The share of phrases that are there."""
@@ -46,6 +60,12 @@ class Forbids(_Phrases):
     def tell_text(self) -> str:
         """See `Check`."""
         return f"Do not write {_listed(self.phrases, 'or')}."
+
+    def regex(self) -> str | None:
+        """No phrase, not even inside a word."""
+        if not all(p.isascii() for p in self.phrases):
+            return None
+        return "/ & ~/".join([_ANY, *map(self._somewhere, self.phrases)])
 
     def judge(self, value: Any) -> tuple[float, str]:
         """Half the credit for one forbidden phrase, a third for two, and so on."""
@@ -71,6 +91,14 @@ def _pattern(phrase: str, *, ignore_case: bool) -> re.Pattern[str]:
     left = r"(?<!\w)" if re.match(r"\w", phrase.strip()) else ""
     right = r"(?!\w)" if re.search(r"\w$", phrase.strip()) else ""
     return re.compile(left + body + right, re.IGNORECASE if ignore_case else 0)
+
+
+def _literal(char: str) -> str:
+    return char if char.isalnum() or char == " " else f"\\{char}"
+
+
+def _either_case(char: str) -> str:
+    return f"[{char.lower()}{char.upper()}]" if char.isalpha() else _literal(char)
 
 
 def _listed(phrases: Any, joint: str) -> str:

@@ -14,7 +14,7 @@ from redraft.purchase import refuses, remember_refusal
 from redraft.signature import Signature, SignatureSpec, as_signature
 from redraft.types import Completion, Prediction, Request
 
-_SAMPLING = frozenset(Request.__dataclass_fields__) - {"messages", "schema", "max_tokens", "temperature"}
+_SAMPLING = frozenset(Request.__dataclass_fields__) - {"messages", "schema", "grammar", "max_tokens", "temperature"}
 
 
 class Predict(Module):
@@ -101,6 +101,7 @@ class Predict(Module):
             # A reply that was all thought gets more room; the same request would only think again.
             max_tokens=self.max_tokens * 2 if self.max_tokens and thought else self.max_tokens,
             schema=asked_of(self.signature).json_schema() if style == "schema" else None,
+            grammar=advice.grammar if style == "plain" and lm.capabilities.grammar else None,
             **{**self.sampling, **({"effort": "low"} if thought and lm.capabilities.reasoning else {})},
         )
         return await frame.run.complete(request, lm=lm, role=self.role)

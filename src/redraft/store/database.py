@@ -73,17 +73,16 @@ def take_over(db: sqlite3.Connection, path: Path) -> None:
             if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_READONLY:
                 return  # whoever may write will do it
             raise
-        with suppress(OSError):
+        with suppress(OSError):  # another process was faster
             if not refused:
                 left.unlink()
                 continue
-            left = left.rename(left.with_suffix(".refused"))  # noqa: PLW2901 - so it is called from here on
-        logging.getLogger("redraft").error(
-            "%s holds events of a process that died, and some are not in the run store %s: another process has "
-            "written to the same run since, or the database is another one, or a line cannot be read.",
-            left,
-            path,
-        )
+            logging.getLogger("redraft").error(
+                "%s holds events of a process that died, and some are not in the run store %s: another process has "
+                "written to the same run since, or the database is another one, or a line cannot be read.",
+                left.rename(left.with_suffix(".refused")),
+                path,
+            )
 
 
 def _inherited(db: sqlite3.Connection, run_id: object, row: list[object]) -> bool:

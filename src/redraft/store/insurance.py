@@ -100,7 +100,7 @@ class Insurance:
 
 
 def of_the_dead(database: Path) -> Iterator[tuple[Path, list[tuple[object, ...]]]]:
-    """The files that dead owners left beside this database, locked meanwhile, and what they hold: (run id, *row).
+    """The files that dead owners left beside this database, and what they hold: (run id, *row).
 
     A line that nobody can read is (None,). One without an end is left out: its append never ended either.
     """
@@ -109,8 +109,9 @@ def of_the_dead(database: Path) -> Iterator[tuple[Path, list[tuple[object, ...]]
     ours = re.compile(re.escape(database.name) + r"-\d+-[0-9a-f]{6}\.open")  # not those of a database "NAME-2"
     for path in sorted(path for path in database.parent.iterdir() if ours.fullmatch(path.name)):
         with suppress(OSError), path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused while the owner lives
-            if os.fstat(file.fileno()).st_nlink:  # else another process was faster
+            # Refused while the owner lives. Two heirs may have it: neither reads before it has committed the rows.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            if os.fstat(file.fileno()).st_nlink:  # else one of them is done
                 yield path, [_record(line) for line in file if line.endswith(b"\n")]
 
 

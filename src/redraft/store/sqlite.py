@@ -252,9 +252,9 @@ class SqliteStore:
         if isinstance(error, _OWN_FAULTS):
             self._insurance.keep()
             self._refused[batch[0].run_id] = str(failure)
-            _log.error("%s What was refused is kept in %s.", failure, self._insurance.path)
-        elif not self._failing:
-            _log.error("%s What was awaited is kept in %s until then.", failure, self._insurance.path)
+        elif self._failing:
+            return failure  # it has been said
+        _log.error("%s What was awaited already is kept in %s.", failure, self._insurance.path)
         return failure
 
     def _write(self, batch: list[_Entry]) -> None:
@@ -278,8 +278,8 @@ class SqliteStore:
         if self._closed:
             raise StoreError(f"The run store {self.path} is closed: open it anew with SqliteStore({str(self.path)!r}).")
         if self._db is None:
-            self._db = connect(self.path)
-            self._file = self.path.stat()
+            db, self._file = connect(self.path), self.path.stat()
+            self._db = db
         if not self._in_place():
             raise moved(self.path)
         return self._db

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from redraft.budget import Budget
@@ -79,6 +80,21 @@ class Refining(Module):
             lm=outer.lm,
         )
 
+    async def again(
+        self, run: Run, inputs: Inputs, *, parent: Attempt, hint: str = "", temperature: float, constrain: bool = True
+    ) -> Attempt:
+        """Another draft in a fresh prompt, by the cheapest rung: decoded under the checks' constraint if they and the
+        model offer one ("constrain"), else with a hint if there is one ("resample").
+        """
+        grammar = self.judgement.grammar() if constrain and _takes_grammar(self.module) else None
+        advice = replace(self.told(hint, temperature=temperature), grammar=grammar)
+        rung = "constrain" if grammar else "resample"
+        tried = await run.attempt(self.module, inputs, scorer=self.scorer, parent=parent, advice=advice, rung=rung)
+        if grammar and tried.score is not None:
+            held = all(v.passed for c, v in zip(self.judgement.checks, tried.score.verdicts, strict=False) if c.regex())
+            run.journal.note("constraint_held", scope=run.scope, index=tried.index, held=held)
+        return tried
+
     def good_enough(self, attempt: Attempt) -> StopReason | None:
         """PASSED if it meets all checks (and there is no threshold to reach), THRESHOLD if it reaches that."""
         if attempt.score is None or not attempt.score.passed:
@@ -99,6 +115,10 @@ def as_module(thing: Any) -> Any:
     if callable(thing) or hasattr(thing, "acall"):
         return thing
     raise InputError(f"{thing!r} is no module; give a Module, a function, a signature, or the task as text")
+
+
+def _takes_grammar(module: Any) -> bool:
+    return isinstance(module, Predict) and module.signature.plain and resolve_lm(module.lm).capabilities.grammar
 
 
 def writes_locally(module: Any) -> bool:

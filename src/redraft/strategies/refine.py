@@ -1,7 +1,7 @@
 """Refine and BestOfN, called as in DSPy: try a module up to N times, score each attempt, keep the best.
 
-This is the plain ladder: tell, check, resample (with a short hint in a fresh prompt, where that was not measured to
-harm). A retry never shows the bad draft.
+The ladder: tell, check, constrain the decoding, resample (with a short hint in a fresh prompt, where that was not
+measured to harm). A retry never shows the bad draft.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ class Refine(Refining):
     Stops at the first attempt that passes all checks and reaches the threshold; returns the best otherwise.
     `reward_fn(args, pred)` returns a number, `(number, "feedback")` or a Score, and may be async. `fail_count` is how
     many attempts of one call may fail with an error (default: all but one); what failed is in `result.attempts`.
+    `temperature` is the retries'; the first attempt has the module's own.
     """
-
-    hints = True
 
     def __init__(
         self,
@@ -35,7 +34,7 @@ class Refine(Refining):
         fail_count: int | None = None,
         *,
         checks: Sequence[Any] = (),
-        temperature: float = 1.0,
+        temperature: float = 0.9,
         **options: Any,
     ) -> None:
         super().__init__(module, checks=checks, reward_fn=reward_fn, threshold=threshold, **options)
@@ -48,10 +47,8 @@ class Refine(Refining):
     async def steps(self, run: Run, inputs: Inputs) -> StopReason:
         """Up to N attempts."""
         failures = 0
-        advice = self.told()
-        for i in range(self.N):
-            rung = "resample" if i else "tell"
-            tried = await run.attempt(self.module, inputs, scorer=self.scorer, advice=advice, rung=rung)
+        tried = await run.attempt(self.module, inputs, scorer=self.scorer, advice=self.told())
+        for i in range(1, self.N + 1):
             if tried.error is not None:
                 failures += 1
                 run.reject(tried, f"failed: {tried.error}")
@@ -63,15 +60,20 @@ class Refine(Refining):
                 run.reject(tried, f"does not score above draft {run.best.index + 1}")
             if run.best is not None and run.best.index == tried.index and (stop := self.good_enough(tried)):
                 return stop
-            advice = self.told(self.hint(tried), temperature=self.temperature)
+            if i < self.N:
+                tried = await self.retry(run, inputs, tried)
         if run.best is None and tried.error is not None:
             raise tried.error
         return StopReason.ROUNDS
 
+    async def retry(self, run: Run, inputs: Inputs, failed: Attempt) -> Attempt:
+        """The next attempt, with what the last one taught."""
+        return await self.again(run, inputs, parent=failed, hint=self.hint(failed), temperature=self.temperature)
+
     def hint(self, tried: Attempt) -> str:
         """One short hint for a fresh prompt; none for the embedded model, where it was measured to be worse than none."""
         feedback = tried.score.feedback if tried.score is not None else ""
-        if not self.hints or not feedback or writes_locally(self.module):
+        if not feedback or writes_locally(self.module):
             return ""
         return HINT.format(feedback=feedback)
 
@@ -79,7 +81,9 @@ class Refine(Refining):
 class BestOfN(Refine):
     """`BestOfN(module, N=3, reward_fn=None, threshold=None)`: independent samples, nothing learned in between."""
 
-    hints = False
+    async def retry(self, run: Run, inputs: Inputs, failed: Attempt) -> Attempt:
+        """An independent sample."""
+        return await self.again(run, inputs, parent=failed, temperature=self.temperature, constrain=False)
 
 
 HINT = "An earlier answer fell short: {feedback} Write one that does not."

@@ -30,8 +30,8 @@ class SelfRefine(Refining):
     a Role or Critic, a function `(inputs, prediction)` or `(text)`, or any module called with `task` and `draft`.
     `reviser`: None (the author's own model), a persona, a model, a Role, or a module called with draft, issues, keep
     and task. `judge` tells apart drafts that code cannot; by default the critic's model, in both orders.
-    `revise`: "edit" shows the reviser the draft; "fresh" writes anew with the critic's issues as a hint (measured to be
-    better for small models); "auto" takes "fresh" for the embedded model, "edit" otherwise.
+    `revise`: "edit" shows the reviser the draft; "fresh" writes anew with the critic's issues as a hint, under the
+    checks' constraint where the model takes one (measured to be better for small models); "auto" takes "fresh" for the embedded model, "edit" otherwise.
     `options`: `reward_fn`, `threshold` and `budget`, as in Refine.
     """
 
@@ -104,10 +104,7 @@ class SelfRefine(Refining):
         if self._fresh():
             # The author was told what the checks want; repeating it helped no small model (docs/design.md section 1).
             hint = "" if critique.by == "checks" else HINT.format(issues=listed(critique.issues))
-            advice = self.told(hint, temperature=FRESH_TEMPERATURE)
-            return await run.attempt(
-                self.module, inputs, scorer=self.scorer, parent=best, advice=advice, rung="resample"
-            )
+            return await self.again(run, inputs, parent=best, hint=hint, temperature=FRESH_TEMPERATURE)
         given = {"draft": best.text, "issues": listed(critique.issues), "keep": "\n".join(critique.keep)}
         restated = isinstance(self.reviser, Reviser) and not given.keys() & inputs.keys()
         given |= inputs if restated else {"task": self.task(inputs)}

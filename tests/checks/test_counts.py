@@ -1,0 +1,201 @@
+"""Words and sentences: what is counted, what is told, how partial credit goes."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redraft.checks import sentences, words
+from redraft.checks.counts import split_sentences
+from redraft.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("", 0),
+        (" \n\t ", 0),
+        ("one", 1),
+        ("one two  three\nfour", 4),
+        ("well-known self-made", 2),
+        ("don't can’t", 2),
+        ("a - b -- c — d", 4),
+        ("a—b", 1),
+        ("3.14 is π", 3),
+        ("**bold** _and_ `code`", 3),
+        ("- one\n- two", 2),
+        ("Hi 👋 there", 2),
+        ("naïve café", 2),
+        ("... !!! ???", 0),
+        ("x\u00a0y\u2003z", 3),
+        ("http://example.com/a?b=c d", 2),
+    ],
+)
+def test_words_counted(text, count):
+    assert words(count, count).judge(text) == (1.0, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        # plain
+        ("Hello. World.", ["Hello.", "World."]),
+        ("Hello. World", ["Hello.", "World"]),
+        ("What?! No way!", ["What?!", "No way!"]),
+        ("Hello.\n\nWorld.", ["Hello.", "World."]),
+        ("Hello.\nWorld.", ["Hello.", "World."]),
+        # nothing
+        ("", []),
+        ("  \n ", []),
+        ("...", []),
+        ("!!! ???", []),
+        ("👋", []),
+        # abbreviations, initials, titles
+        ("Dr. Smith met Mrs. Doe.", ["Dr. Smith met Mrs. Doe."]),
+        ("J. R. R. Tolkien wrote it. He smoked.", ["J. R. R. Tolkien wrote it.", "He smoked."]),
+        ("Fruit, e.g. apples, i.e. food. Good.", ["Fruit, e.g. apples, i.e. food.", "Good."]),
+        ("Apples, pears, etc. are fine.", ["Apples, pears, etc. are fine."]),
+        ("Apples, pears, etc. The end.", ["Apples, pears, etc.", "The end."]),
+        ("We met at 5 p.m. Then we ate.", ["We met at 5 p.m.", "Then we ate."]),
+        ("We met at 5 p.m. on Friday.", ["We met at 5 p.m. on Friday."]),
+        ("He lives in the U.S. The rain fell.", ["He lives in the U.S.", "The rain fell."]),
+        ("It costs approx. 5 euros vs. 6.", ["It costs approx. 5 euros vs. 6."]),
+        ("On Jan. 5 we met. It rained.", ["On Jan. 5 we met.", "It rained."]),
+        ("See Fig. 3. It shows all.", ["See Fig. 3.", "It shows all."]),
+        ("No. 5 is alive.", ["No. 5 is alive."]),
+        ("I said no. He left.", ["I said no.", "He left."]),
+        ("It was I. He left.", ["It was I.", "He left."]),
+        # decimals, versions, addresses
+        ("It costs $3.50 now. Cheap!", ["It costs $3.50 now.", "Cheap!"]),
+        ("Use Python 3.11. It is fast.", ["Use Python 3.11.", "It is fast."]),
+        ("Visit example.com. Now.", ["Visit example.com.", "Now."]),
+        ("He scored 5. She scored 6.", ["He scored 5.", "She scored 6."]),
+        # ellipses
+        ("It was late... He left.", ["It was late...", "He left."]),
+        ("Wait... what?", ["Wait... what?"]),
+        ("Wait… what? Yes…", ["Wait… what?", "Yes…"]),
+        # quotes and brackets
+        ('He said "Go." Then he left.', ['He said "Go."', "Then he left."]),
+        ("“Go.” “Why?”", ["“Go.”", "“Why?”"]),
+        ('"Stop!" she said. "Why?" he asked.', ['"Stop!" she said.', '"Why?" he asked.']),
+        ("It is so (really). Next.", ["It is so (really).", "Next."]),
+        ("**Bold.** _Next._", ["**Bold.**", "_Next._"]),
+        # lists and headings: each line that has no end mark is one
+        ("- one\n- two\n- three", ["one", "two", "three"]),
+        ("* one.\n* two", ["one.", "two"]),
+        ("• one\n• two", ["one", "two"]),
+        ("1. First\n2. Second", ["First", "Second"]),
+        ("1) First. And more.\n2) Second", ["First. And more.".split(". ")[0] + ".", "And more.", "Second"]),
+        ("# Title\n\nText here.", ["Title", "Text here."]),
+        # a line break inside a sentence ends nothing
+        ("a long\nline. The end.", ["a long line.", "The end."]),
+        # other scripts
+        ("你好。世界。", ["你好。", "世界。"]),
+        ("元気？はい！", ["元気？", "はい！"]),
+        ("Я люблю. Он тоже.", ["Я люблю.", "Он тоже."]),
+        ("Bonjour ! Ça va ?", ["Bonjour !", "Ça va ?"]),
+        ("Hi 👋. Bye 👋!", ["Hi 👋.", "Bye 👋!"]),
+        ("a\r\n\r\nb", ["a", "b"]),
+    ],
+)
+def test_sentences_split(text, parts):
+    assert split_sentences(text) == parts
+    assert sentences(len(parts)).judge(text) == (1.0, "")
+
+
+@pytest.mark.parametrize(
+    ("check", "tell"),
+    [
+        (words(50), "Write exactly 50 words."),
+        (words(20, 40), "Write 20 to 40 words."),
+        (words(1), "Write exactly 1 word."),
+        (words(0, 40), "Write at most 40 words."),
+        (sentences(3), "Write exactly 3 sentences."),
+        (sentences(2, 4), "Write 2 to 4 sentences."),
+        (sentences(1), "Write exactly 1 sentence."),
+    ],
+)
+def test_tell(check, tell):
+    assert check.tell() == tell
+    assert check.tell_text() in repr(check)
+
+
+@pytest.mark.parametrize(
+    ("check", "text", "score", "explanation"),
+    [
+        (words(2, 4), "a b", 1.0, ""),
+        (words(2, 4), "a b c d", 1.0, ""),
+        (words(2, 4), "a", 0.75, "1 word, want 2 to 4"),
+        (words(2, 4), "a b c d e", 0.75, "5 words, want 2 to 4"),
+        (words(2, 4), "", 0.5, "0 words, want 2 to 4"),
+        (words(2), "a " * 100, 0.0, "100 words, want 2"),
+        (words(0, 0), "a", 0.0, "1 word, want 0"),
+        (words(0, 0), "", 1.0, ""),
+        (sentences(3), "One. Two.", 2 / 3, "2 sentences, want 3"),
+        (sentences(1), "One. Two.", 0.0, "2 sentences, want 1"),
+    ],
+)
+def test_score_and_explanation(check, text, score, explanation):
+    assert check.judge(text) == (pytest.approx(score), explanation)
+
+
+@pytest.mark.parametrize("make", [words, sentences])
+@pytest.mark.parametrize("bounds", [(-1,), (3, 2), (1.5,), ("3",), (None,), (2, "4")])
+def test_bad_bounds_are_refused(make, bounds):
+    with pytest.raises(UsageError, match="whole number"):
+        make(*bounds)
+
+
+@given(st.integers(0, 12), st.integers(0, 12), st.lists(st.integers(0, 40), min_size=2, max_size=2))
+def test_partial_credit_is_monotone(low, width, counts):
+    """Closer to the range is never worth less."""
+    check = words(low, low + width)
+
+    def distance(n):
+        return max(low - n, n - low - width, 0)
+
+    near, far = sorted(counts, key=distance)
+    if (near <= low) == (far <= low):
+        assert check.judge("w " * near)[0] >= check.judge("w " * far)[0]
+    for n in counts:
+        score, why = check.judge("w " * n)
+        assert 0.0 <= score <= 1.0
+        assert (score == 1.0) == (distance(n) == 0) == (why == "")
+
+
+@given(st.text())
+def test_any_text_is_counted(text):
+    for check in (words(3), sentences(2, 4)):
+        score, why = check.judge(text)
+        assert 0.0 <= score <= 1.0
+        assert (score == 1.0) == (why == "")
+
+
+PIECES = ["Dr. ", "e.g. ", "J. ", "...", "…", '"', "”", "(", ")", ".", "!", "?", "。", "\n", "\n\n", "- ", "1. ", "# ", " "]
+
+
+@given(st.lists(st.sampled_from([*PIECES, "word", "Word", "3.5", "é"]), max_size=30).map("".join))
+def test_splitting_loses_no_word(text):
+    """Garbled, but with every letter: what is left out is only markers, spaces and marks."""
+
+    def letters(s):
+        return [c for c in s if c.isalpha()]
+
+    assert letters("".join(split_sentences(text))) == letters(text)
+
+
+@pytest.mark.parametrize("text", ["-" * 50_000, "." * 50_000, "." * 50_000 + "a", "!" * 50_000 + "a", '."' * 25_000 + "a"])
+def test_degenerate_drafts_take_no_time(text):
+    """Small models repeat a mark until their limit."""
+    start = time.perf_counter()
+    words(3).judge(text)
+    sentences(3).judge(text)
+    assert time.perf_counter() - start < 0.5
+
+
+@pytest.mark.parametrize("value", [None, 5, 1.5, True, ["a", "b"], {"a": 1}])
+def test_a_value_that_is_no_text_is_read_as_its_text(value):
+    assert 0.0 <= words(1).judge(value)[0] <= 1.0
