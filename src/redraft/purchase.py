@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from redraft import errors
 from redraft.budget import Ask, Gate, Reservation
-from redraft.errors import LMError, TransientLMError, UnsupportedError
+from redraft.errors import LMError, RunClosed, TransientLMError, UnsupportedError
 from redraft.frame import Frame
 from redraft.journal import (
     CALL,
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 OPTIONAL = frozenset({"temperature", "top_p", "seed", "logprobs", "effort"})
 """Parameters that are dropped when a model refuses them; a constraint, a tool or a stop never is."""
+
+_GOODBYE = 0.01  # seconds for a connection to close after the deadline; those who wait have a deadline, too
 
 _refused: dict[str, set[str]] = defaultdict(set)
 _gates: dict[tuple[str, int], Gate] = {}
@@ -126,7 +128,7 @@ class Purchase:
                 task.cancel()
         if task.done():
             return task.result()
-        await leave_behind(task)
+        await leave_behind(task, _GOODBYE)
         raise self.frame.meter.out_of_time()
 
     async def _until_stopped(self) -> Completion:
@@ -249,7 +251,8 @@ class Purchase:
 
     async def _bought(self, completion: Completion, held: Reservation, seconds: float) -> None:
         usage = self._measured(completion, held)
-        held.settle(usage)
+        if not held.settle(usage):
+            raise RunClosed("the reply came after its call was given up and charged")
         assert self._intent is not None
         await self.run.journal.commit(
             CALL,

@@ -52,7 +52,7 @@ from redraft.types import (
 
 T = TypeVar("T")
 
-_GRACE = 0.12  # seconds after a deadline or a cancellation for code to end by itself with its best so far
+_GRACE = 0.1  # seconds after a deadline or a cancellation for code to end by itself with its best so far
 
 
 class Run:
@@ -333,7 +333,9 @@ class Run:
         return Result(
             best,
             attempts=self.attempts,
-            events=tuple(e for e in self.journal.events if e.scope.startswith(self.scope)),
+            events=tuple(
+                e for e in self.journal.events if f"{e.scope}/".startswith(f"{self.scope}/") or not self.scope
+            ),
             stop_reason=stop,
             usage=self.usage,
             run_id=self.run_id,

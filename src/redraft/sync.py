@@ -22,7 +22,7 @@ from redraft.errors import RunClosed, SyncOnLoopError
 T = TypeVar("T")
 
 _IDLE_SECONDS = 10.0
-_GOODBYE = 0.05  # seconds that cancelled work gets to close its connections
+_GOODBYE = 0.2  # seconds that interrupted sync calls get to close their connections
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
@@ -69,7 +69,7 @@ def run_sync(make: Callable[[], Coroutine[Any, Any, T]], home: asyncio.AbstractE
         return done.result()
     except KeyboardInterrupt:
         done.cancel()
-        finished.wait(4 * _GOODBYE)
+        finished.wait(_GOODBYE)
         raise
 
 
@@ -112,13 +112,13 @@ async def supervised(work: Coroutine[Any, Any, T], left: float | None, stop: asy
     finally:
         stopped.cancel()
         if not task.done():
-            await leave_behind(task)
+            await leave_behind(task, grace / 2)
 
 
-async def leave_behind(task: asyncio.Task[Any]) -> None:
+async def leave_behind(task: asyncio.Task[Any], goodbye: float) -> None:
     """Cancel a task, give its connections a moment to close, and go on without it, even if it ignores that."""
     task.cancel()
-    await asyncio.wait({task}, timeout=_GOODBYE)
+    await asyncio.wait({task}, timeout=goodbye)
     if task.done() and not task.cancelled():
         task.exception()  # seen: nothing to report to the loop
 

@@ -174,7 +174,27 @@ def test_any_text_is_counted(text):
         assert (score == 1.0) == (why == "")
 
 
-PIECES = ["Dr. ", "e.g. ", "J. ", "...", "…", '"', "”", "(", ")", ".", "!", "?", "。", "\n", "\n\n", "- ", "1. ", "# ", " "]
+PIECES = [
+    "Dr. ",
+    "e.g. ",
+    "J. ",
+    "...",
+    "…",
+    '"',
+    "”",
+    "(",
+    ")",
+    ".",
+    "!",
+    "?",
+    "。",
+    "\n",
+    "\n\n",
+    "- ",
+    "1. ",
+    "# ",
+    " ",
+]
 
 
 @given(st.lists(st.sampled_from([*PIECES, "word", "Word", "3.5", "é"]), max_size=30).map("".join))
@@ -187,7 +207,9 @@ def test_splitting_loses_no_word(text):
     assert letters("".join(split_sentences(text))) == letters(text)
 
 
-@pytest.mark.parametrize("text", ["-" * 50_000, "." * 50_000, "." * 50_000 + "a", "!" * 50_000 + "a", '."' * 25_000 + "a"])
+@pytest.mark.parametrize(
+    "text", ["-" * 50_000, "." * 50_000, "." * 50_000 + "a", "!" * 50_000 + "a", '."' * 25_000 + "a"]
+)
 def test_degenerate_drafts_take_no_time(text):
     """Small models repeat a mark until their limit."""
     start = time.perf_counter()

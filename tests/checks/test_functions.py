@@ -51,7 +51,9 @@ def test_forms_of_a_check(value, score, explanation):
     assert (made.check, made.score, made.explanation, made.passed) == ("picky", score, explanation, score == 1.0)
 
 
-@pytest.mark.parametrize("value", [1.5, -0.1, float("nan"), float("inf"), [], {}, object(), (1, 2, 3), ("a", "b"), 10**400])
+@pytest.mark.parametrize(
+    "value", [1.5, -0.1, float("nan"), float("inf"), [], {}, object(), (1, 2, 3), ("a", "b"), 10**400]
+)
 def test_anything_else_is_an_error_that_names_the_check(value):
     def picky(text):
         return value
@@ -227,7 +229,9 @@ def test_one_more_passed_check_outweighs_all_partial_credit(scores, data):
     assert 0.0 <= now <= 1.0
     assert (now == 1.0) == all(s == 1.0 for s in scores)
     if scores[at] < 1.0:
-        passed_one_more = [1.0 if i == at else (s if s == 1.0 else o) for i, (s, o) in enumerate(zip(scores, others, strict=True))]
+        passed_one_more = [
+            1.0 if i == at else (s if s == 1.0 else o) for i, (s, o) in enumerate(zip(scores, others, strict=True))
+        ]
         assert value(passed_one_more) > now
         higher = data.draw(st.floats(scores[at], 1.0))
         assert value([higher if i == at else s for i, s in enumerate(scores)]) >= now

@@ -64,7 +64,9 @@ def test_json_that_breaks_the_schema_beats_what_is_no_json():
 
 
 def test_explanations_name_the_place_and_stay_short():
-    check = json_schema({"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {"maxLength": 5}}}}})
+    check = json_schema(
+        {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {"maxLength": 5}}}}}
+    )
     _, why = check.judge(json.dumps({"a": {"b": "much too long " * 50}}))
     assert "$.a.b" in why
     assert len(why) < 300
@@ -96,9 +98,7 @@ class Place:
     city: str
 
 
-@pytest.mark.parametrize(
-    "value", [{"city": "Paris"}, Place("Paris")], ids=["dict", "dataclass"]
-)
+@pytest.mark.parametrize("value", [{"city": "Paris"}, Place("Paris")], ids=["dict", "dataclass"])
 def test_the_only_output_needs_no_field_name(value):
     check = json_schema({"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}})
     assert check.judge(check.value_of(Prediction(place=value)))[0] == 1.0

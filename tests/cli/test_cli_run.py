@@ -141,7 +141,7 @@ def test_json_is_one_object_with_the_whole_run(redraft):
     first, second = whole["attempts"]
     assert [v["passed"] for v in first["verdicts"]] == [False, True]
     assert (first["text"], first["accepted"], first["reason"]) == (LONG, True, "the first draft")
-    assert (second["rung"], second["error"], second["usage"]["calls"]) == ("resample", None, 1)
+    assert (second["rung"], second["error"], second["usage"]["calls"]) == ("constrain", None, 1)
     assert [e["seq"] for e in whole["events"]] == list(range(len(whole["events"])))
     assert whole["events"][-1]["kind"] == "stop"
     assert len(whole["run_id"]) > 10

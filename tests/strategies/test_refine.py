@@ -107,15 +107,15 @@ def test_a_hint_in_a_fresh_prompt(script, say):
     assert "3 sentences, want 2" in second
     assert "Aa." not in say.everything(lm, 1), "the bad draft is never shown"
     assert second.replace(second.split("\n\n")[2] + "\n\n", "") == first, "the hint is one paragraph, the rest stays"
-    assert [r.temperature for r in lm.requests] == [None, 1.0]
+    assert [r.temperature for r in lm.requests] == [None, 0.9]
 
 
 def test_a_hint_gives_a_place_but_not_the_draft(script, say):
     bad = '{"summary": "' + "many words " * 40 + '"}'
     lm = script(bad, '{"summary": "few"}')
-    Refine(
-        write(lm), N=2, checks=[json_schema({"type": "object", "properties": {"summary": {"maxLength": 10}}})]
-    )(topic="x")
+    Refine(write(lm), N=2, checks=[json_schema({"type": "object", "properties": {"summary": {"maxLength": 10}}})])(
+        topic="x"
+    )
     assert "$.summary" in say.asked(lm, 1)
     assert "many words many words many words many words" not in say.asked(lm, 1)
 

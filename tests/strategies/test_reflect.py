@@ -52,7 +52,9 @@ def test_roles_with_models_and_temperatures(script, say):
 def test_an_editor_of_code(script):
     lm = script("Nice.", "Deep.")
     result = Reflect(
-        Predict("topic -> review", lm=lm), editor=lambda text: None if text == "Deep." else "dull", judge=lambda **_: True
+        Predict("topic -> review", lm=lm),
+        editor=lambda text: None if text == "Deep." else "dull",
+        judge=lambda **_: True,
     )(topic="soup")
     assert result.review == "Deep."
 

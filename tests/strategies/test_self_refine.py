@@ -155,7 +155,9 @@ async def test_a_run_killed_anywhere_ends_where_it_would_have_ended(say):
         result = await Run(store=store, run_id="r", seed=1).execute(write, {"topic": "La Maison"})
         assert say.trail(result) == say.trail(expected)
         assert result.stop_reason == expected.stop_reason
-        assert len(lm.requests) == 7 - sum(e.kind == "call" for e in events[:kept]), "a committed reply is not bought again"
+        assert len(lm.requests) == 7 - sum(e.kind == "call" for e in events[:kept]), (
+            "a committed reply is not bought again"
+        )
 
 
 async def test_a_strategy_serves_many_calls_at_once_and_stays_as_it_is():
@@ -693,7 +695,8 @@ def test_the_reviser_sees_the_best_draft_and_only_its_open_issues(script, say):
 def test_the_task_is_restated_last(script, say):
     lm = script(LONG, FLAT)
     write = SelfRefine(
-        Predict(Predict("topic -> review").signature.with_instructions("Review it in a warm voice."), lm=lm), checks=CHECKS
+        Predict(Predict("topic -> review").signature.with_instructions("Review it in a warm voice."), lm=lm),
+        checks=CHECKS,
     )
     write(topic="La Maison")
     system, user = lm.requests[1].messages
@@ -741,7 +744,9 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "i
 
 def test_images_pass_untouched_through_author_and_reviser(script, say):
     lm = script("A cat. It sits.", "A cat.")
-    result = SelfRefine(Predict("image, question -> answer", lm=lm), checks=[sentences(1)])(image=IMAGE, question="what?")
+    result = SelfRefine(Predict("image, question -> answer", lm=lm), checks=[sentences(1)])(
+        image=IMAGE, question="what?"
+    )
     assert result.answer == "A cat."
     for request in lm.requests:
         assert [p for p in request.messages[-1]["content"] if p["type"] != "text"] == [IMAGE]
@@ -759,7 +764,11 @@ def test_images_do_not_become_text_for_critic_and_judge(script, say):
 def test_tool_messages_pass_untouched_through_author_and_reviser(script):
     history = [
         {"role": "user", "content": "Weather?"},
-        {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "w"}}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "1", "type": "function", "function": {"name": "w"}}],
+        },
         {"role": "tool", "tool_call_id": "1", "content": "Rain."},
     ]
     lm = script("It rains. Stay in.", "It rains.")
@@ -777,7 +786,7 @@ def test_tool_messages_pass_untouched_through_author_and_reviser(script):
 def test_fresh_never_shows_the_bad_draft(script, say):
     lm = script(LONG, FLAT)
     result = review(lm, checks=CHECKS, revise="fresh")(topic="La Maison")
-    assert (result.review, result.attempts[1].rung, result.attempts[1].parent) == (FLAT, "resample", 0)
+    assert (result.review, result.attempts[1].rung, result.attempts[1].parent) == (FLAT, "constrain", 0)
     assert say.asked(lm, 1) == say.asked(lm, 0), "the author was told already; only the temperature differs"
     assert [r.temperature for r in lm.requests] == [None, 0.8]
 
@@ -789,7 +798,7 @@ def test_fresh_with_a_critic_gives_its_issues_as_a_hint(script, say):
     assert FLAT not in say.everything(lm, 2)
 
 
-@pytest.mark.parametrize(("name", "rung"), [("local/tiny", "resample"), ("openai/big", "edit")])
+@pytest.mark.parametrize(("name", "rung"), [("local/tiny", "constrain"), ("openai/big", "edit")])
 def test_auto_is_fresh_for_the_embedded_model_only(script, name, rung):
     lm = script(LONG, FLAT, name=name)
     assert review(lm, checks=CHECKS)(topic="x").attempts[1].rung == rung

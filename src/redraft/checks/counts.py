@@ -42,6 +42,8 @@ class Count(Check):
 
     def tell_text(self) -> str:
         """See `Check`."""
+        if self.low == 0:
+            return f"Write at most {self.high} {self.noun}{'' if self.high == 1 else 's'}."
         exactly = "exactly " if self.low == self.high else ""
         return f"Write {exactly}{self.want()} {self.noun}{'' if self.high == 1 else 's'}."
 

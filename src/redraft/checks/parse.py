@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from redraft import registry
-from redraft.checks.base import Check
+from redraft.checks.base import Check, FunctionCheck
 from redraft.errors import ConfigError, UsageError
 
 
@@ -47,11 +47,12 @@ def from_file(path: str | Path) -> list[Check]:
     found = names.get("checks")
     if not isinstance(found, list | tuple):
         found = [value for value in names.values() if isinstance(value, Check)]
-    if not found or not all(isinstance(c, Check) for c in found):
+    found = [c if isinstance(c, Check) else FunctionCheck(c) for c in found if callable(c) or isinstance(c, Check)]
+    if not found:
         raise ConfigError(
             f"{path} defines no checks; write `checks = [sentences(3), ...]` or decorate functions with @check"
         )
-    return list(found)
+    return found
 
 
 def _run(path: Path) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -47,6 +48,8 @@ class JsonSchema(Check):
                 return 0.0, f"not JSON: {error}"
         elif not isinstance(value, bool | int | float | None):
             value = json.loads(json.dumps(value, default=plain))
+        if not _finite(value):
+            return 0.0, "not JSON: a number is too large"
         problems = sorted(self._validator.iter_errors(value), key=lambda e: list(map(str, e.absolute_path)))
         if not problems:
             return 1.0, ""
@@ -58,6 +61,13 @@ class JsonSchema(Check):
 def _brief(error: Any) -> str:
     """What is wrong without the draft in it: an explanation may become a hint, and a hint never shows the draft."""
     return str(error.message).replace(repr(error.instance), "the value")[:_LONGEST]
+
+
+def _finite(value: Any) -> bool:
+    """False if a number in it was written so large that it reads as infinite."""
+    if isinstance(value, dict | list):
+        return all(map(_finite, value.values() if isinstance(value, dict) else value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _no_number(name: str) -> None:

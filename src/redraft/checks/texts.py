@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Any
 
 from redraft.checks.base import Check
@@ -22,6 +23,7 @@ class _Phrases(Check):
 
     def hits(self, text: str) -> dict[str, int]:
         """How often each phrase stands in the text, as whole words."""
+        text = _one_spelling(text)
         return {phrase: len(pattern.findall(text)) for phrase, pattern in self._patterns.items()}
 
     def _somewhere(self, phrase: str) -> str:
@@ -85,11 +87,24 @@ def forbids(*phrases: str, ignore_case: bool = True, **options: Any) -> Forbids:
     return Forbids(*phrases, ignore_case=ignore_case, **options)
 
 
+_SPACED = r"[^\W\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
+"""A word character of a script that puts spaces between words."""
+
+
+def _one_spelling(text: str) -> str:
+    """Models write curly apostrophes and composed letters, people straight and decomposed ones, and the reverse."""
+    return unicodedata.normalize("NFC", text).translate(_STRAIGHT)
+
+
+_STRAIGHT = str.maketrans({"\u2019": "'", "\u2018": "'", "\u201c": '"', "\u201d": '"'})
+
+
 def _pattern(phrase: str, *, ignore_case: bool) -> re.Pattern[str]:
-    """Whole words, any white space between them."""
+    """Whole words, any white space between them; scripts without spaces have no whole words."""
+    phrase = _one_spelling(phrase)
     body = r"\s+".join(re.escape(word) for word in phrase.split())
-    left = r"(?<!\w)" if re.match(r"\w", phrase.strip()) else ""
-    right = r"(?!\w)" if re.search(r"\w$", phrase.strip()) else ""
+    left = r"(?<!\w)" if re.match(_SPACED, phrase.strip()) else ""
+    right = r"(?!\w)" if re.search(f"{_SPACED}$", phrase.strip()) else ""
     return re.compile(left + body + right, re.IGNORECASE if ignore_case else 0)
 
 

@@ -67,6 +67,10 @@ class Module:
 
 
 def _walk(path: str, value: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, list | tuple | dict):
+        if id(value) in seen:
+            return
+        seen.add(id(value))
     if isinstance(value, list | tuple):
         for i, item in enumerate(value):
             yield from _walk(f"{path}[{i}]", item, seen)

@@ -46,6 +46,16 @@ class Predict(Module):
         self.role = role
         if unknown := sorted(set(sampling) - _SAMPLING):
             raise InputError(f"unknown sampling parameter {unknown[0]!r}; known: {', '.join(sorted(_SAMPLING))}")
+        if "n" in sampling:
+            raise InputError("Predict asks for one reply; use BestOfN for several")
+        if not isinstance(reasks, int) or reasks < 0:
+            raise InputError(
+                f"reasks={reasks!r}: give how often a reply that does not parse is asked for again, 0 or more"
+            )
+        if not isinstance(lm, str | LM | None):
+            raise InputError(f"lm={lm!r}: give a model's name or an LM")
+        if isinstance(stop := sampling.get("stop"), str):
+            sampling["stop"] = (stop,)
         self.sampling = sampling
 
     async def aforward(self, **inputs: Any) -> Prediction:

@@ -81,7 +81,14 @@ class Refining(Module):
         )
 
     async def again(
-        self, run: Run, inputs: Inputs, *, parent: Attempt, hint: str = "", temperature: float, constrain: bool = True
+        self,
+        run: Run,
+        inputs: Inputs,
+        *,
+        parent: Attempt | None = None,
+        hint: str = "",
+        temperature: float,
+        constrain: bool = True,
     ) -> Attempt:
         """Another draft in a fresh prompt, by the cheapest rung: decoded under the checks' constraint if they and the
         model offer one ("constrain"), else with a hint if there is one ("resample").

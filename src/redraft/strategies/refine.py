@@ -68,7 +68,7 @@ class Refine(Refining):
 
     async def retry(self, run: Run, inputs: Inputs, failed: Attempt) -> Attempt:
         """The next attempt, with what the last one taught."""
-        return await self.again(run, inputs, parent=failed, hint=self.hint(failed), temperature=self.temperature)
+        return await self.again(run, inputs, hint=self.hint(failed), temperature=self.temperature)
 
     def hint(self, tried: Attempt) -> str:
         """One short hint for a fresh prompt; none for the embedded model, where it was measured to be worse than none."""
@@ -83,7 +83,8 @@ class BestOfN(Refine):
 
     async def retry(self, run: Run, inputs: Inputs, failed: Attempt) -> Attempt:
         """An independent sample."""
-        return await self.again(run, inputs, parent=failed, temperature=self.temperature, constrain=False)
+        del failed
+        return await self.again(run, inputs, temperature=self.temperature, constrain=False)
 
 
 HINT = "An earlier answer fell short: {feedback} Write one that does not."

@@ -1,0 +1,323 @@
+"""Settings: where the model comes from, who sees what is configured, what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from redraft import Predict, Refine, config, configure, context
+from redraft.budget import Budget
+from redraft.config import EMBEDDED, project_file, resolve_lm, settings
+from redraft.errors import ConfigError
+from redraft.journal import MemoryStore
+from redraft.testing import ScriptedLM
+
+URL, OTHER_URL = "http://localhost:9/v1", "http://localhost:8/v1"
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch, tmp_path):
+    """A folder, an environment and a process without settings."""
+    for name in ("REDRAFT_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(config, "_process", config.Settings())
+    monkeypatch.setattr(config, "_lms", {})
+    monkeypatch.setattr(config, "_told", set())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def where(lm):
+    """The model's name, and the endpoint it is asked at."""
+    return lm.name, getattr(getattr(lm, "_upstream", None), "base_url", None)
+
+
+# where the model comes from: each source, without the ones before it
+
+
+def everything(folder, monkeypatch):
+    monkeypatch.setenv("REDRAFT_MODEL", "openai/from-env")
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    (folder / "redraft.toml").write_text('model = "openai/from-file"\n')
+
+
+def test_the_order_of_the_sources(alone, monkeypatch, capsys):
+    everything(alone, monkeypatch)
+    configure(model="openai/from-configure")
+    with context(model="openai/from-context"):
+        assert resolve_lm("openai/from-argument").name == "openai/from-argument"
+        assert resolve_lm().name == "openai/from-context"
+    assert resolve_lm().name == "openai/from-configure"
+    configure(model=None)
+    assert resolve_lm().name == "openai/from-env"
+    monkeypatch.delenv("REDRAFT_MODEL")
+    assert resolve_lm().name == "openai/from-file"
+    (alone / "redraft.toml").unlink()
+    (alone / "pyproject.toml").write_text('[tool.redraft]\nmodel = "openai/from-pyproject"\n')
+    assert resolve_lm().name == "openai/from-pyproject"
+    (alone / "pyproject.toml").write_text("[tool.other]\n")
+    assert where(resolve_lm()) == ("openai/gpt-4.1-mini", "https://api.openai.com/v1")
+    monkeypatch.delenv("OPENAI_API_KEY")
+    monkeypatch.setenv("OPENAI_BASE_URL", URL)
+    assert where(resolve_lm()) == ("openai/gpt-4.1-mini", URL)
+    assert capsys.readouterr().err == ""
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    assert resolve_lm().name == EMBEDDED
+    assert capsys.readouterr().err.count(EMBEDDED) == 1
+
+
+def test_the_embedded_model_comes_with_one_notice(capsys):
+    assert resolve_lm().name == EMBEDDED
+    first = capsys.readouterr()
+    resolve_lm()
+    threading.Thread(target=resolve_lm).run()
+    assert first.out == ""
+    assert first.err.startswith("redraft: no model configured")
+    assert "REDRAFT_MODEL" in first.err
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_lm_is_taken_as_it_is():
+    lm = ScriptedLM(["x"])
+    assert resolve_lm(lm) is lm
+    with context(model=lm):
+        assert resolve_lm() is lm
+
+
+def test_the_same_name_is_the_same_object():
+    assert resolve_lm("openai/x", URL) is resolve_lm("openai/x", URL)
+    assert resolve_lm("openai/x", URL) is not resolve_lm("openai/x", OTHER_URL)
+    assert resolve_lm("openai/x", URL) is not resolve_lm("openai/y", URL)
+
+
+def test_empty_variables_count_as_unset(monkeypatch, capsys):
+    for name in ("REDRAFT_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.setenv(name, "")
+    assert resolve_lm().name == EMBEDDED
+    with pytest.raises(ConfigError, match="no endpoint"):
+        resolve_lm("Qwen/Qwen3-8B")
+
+
+def test_a_base_url_keeps_the_configured_model(monkeypatch):
+    monkeypatch.setenv("REDRAFT_MODEL", "Qwen/Qwen3-8B")
+    assert where(resolve_lm(base_url=URL)) == ("openai/Qwen/Qwen3-8B", URL)
+    with context(base_url=URL):
+        assert where(resolve_lm()) == ("openai/Qwen/Qwen3-8B", URL)
+    with context(model="mine"):
+        assert where(resolve_lm(base_url=URL)) == ("openai/mine", URL)
+
+
+def test_a_model_keeps_the_configured_base_url(alone, monkeypatch):
+    with context(base_url=URL):
+        assert where(resolve_lm("Qwen/Qwen3-8B")) == ("openai/Qwen/Qwen3-8B", URL)
+    (alone / "redraft.toml").write_text(f'base_url = "{OTHER_URL}"\nmodel = "from-file"\n')
+    assert where(resolve_lm()) == ("openai/from-file", OTHER_URL)
+    assert where(resolve_lm("mine")) == ("openai/mine", OTHER_URL)
+    assert where(resolve_lm("mine", URL)) == ("openai/mine", URL)
+    monkeypatch.setenv("REDRAFT_MODEL", "from-env")
+    assert where(resolve_lm()) == ("openai/from-env", OTHER_URL)
+
+
+def test_a_local_model_ignores_openais_endpoint(monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", URL)
+    assert where(resolve_lm(EMBEDDED)) == (EMBEDDED, None)
+
+
+def test_a_base_url_without_model_asks_the_default():
+    assert where(resolve_lm(base_url=URL)) == ("openai/gpt-4.1-mini", URL)
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-8B", "gpt-4.1", "OpenAI/gpt-4.1"])
+def test_an_unknown_model_without_endpoint_says_what_to_do(name):
+    with pytest.raises(ConfigError, match=r"unknown model.*openai/\.\.\..*--base-url") as caught:
+        resolve_lm(name)
+    assert name in str(caught.value)
+
+
+def test_an_unknown_model_with_a_key_is_openais(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    assert where(resolve_lm("gpt-4.1")) == ("openai/gpt-4.1", "https://api.openai.com/v1")
+
+
+@pytest.mark.parametrize("name", ["", " ", "\n"])
+def test_a_blank_name_is_refused(name):
+    with pytest.raises(ConfigError, match="empty"):
+        resolve_lm(name)
+
+
+# files
+
+
+def test_the_nearest_file_counts(alone, monkeypatch):
+    inner = alone / "a" / "b"
+    inner.mkdir(parents=True)
+    (alone / "redraft.toml").write_text('model = "openai/outer"\n')
+    (alone / "a" / "pyproject.toml").write_text("[project]\n")  # no [tool.redraft]: further up
+    monkeypatch.chdir(inner)
+    assert project_file() == {"model": "openai/outer"}
+    (inner / "pyproject.toml").write_text('[tool.redraft]\nmodel = "openai/inner"\n')
+    assert project_file() == {"model": "openai/inner"}
+    (inner / "redraft.toml").write_text('model = "openai/own"\n')
+    assert project_file() == {"model": "openai/own"}
+
+
+def test_a_key_may_have_another_name(alone, monkeypatch):
+    (alone / "redraft.toml").write_text(f'model = "mine"\nbase_url = "{URL}"\napi_key_env = "MY_KEY"\n')
+    monkeypatch.setenv("MY_KEY", "secret-one")
+    monkeypatch.setenv("OPENAI_API_KEY", "secret-two")
+    lm = resolve_lm()
+    assert lm._upstream.api_key == "secret-one"
+    assert "secret" not in repr(lm._upstream)
+
+
+@pytest.mark.parametrize("name", ["redraft.toml", "pyproject.toml"])
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ('api_key = "sk-123"', "environment only"),
+        ("model = 5", "model must be a text"),
+        ('model = ""', "model must be a text"),
+        ('modle = "x"', "no setting named 'modle'"),
+        ('base_url = ["x"]', "base_url must be a text"),
+        ("model =", "cannot be read as TOML"),
+    ],
+)
+def test_a_bad_file_is_named(alone, name, content, says):
+    (alone / name).write_text(("[tool.redraft]\n" if name == "pyproject.toml" else "") + content + "\n")
+    with pytest.raises(ConfigError, match=says) as caught:
+        resolve_lm()
+    assert name in str(caught.value)
+    assert "sk-123" not in str(caught.value), "a key is not repeated in a message"
+
+
+@pytest.mark.parametrize("content", ['[tool]\nredraft = "x"\n', "[[tool.redraft]]\n"])
+def test_a_table_that_is_none(alone, content):
+    (alone / "pyproject.toml").write_text(content)
+    with pytest.raises(ConfigError, match="must be a table"):
+        resolve_lm()
+
+
+def test_a_named_model_needs_no_file(alone):
+    """Somebody else's broken pyproject.toml above us is no reason to fail."""
+    (alone / "pyproject.toml").write_text("this is no TOML")
+    assert resolve_lm("openai/x", URL).name == "openai/x"
+
+
+# configure and context
+
+
+def test_configure_changes_only_what_is_said():
+    store = MemoryStore()
+    configure(budget=Budget(calls=3), seed=7)
+    configure(store=store)
+    assert (settings().budget, settings().seed, settings().store) == (Budget(calls=3), 7, store)
+
+
+def test_contexts_nest_and_end():
+    with context(seed=1, tries=2) as outer:
+        assert (outer.seed, outer.tries) == (1, 2)
+        with context(seed=3) as inner:
+            assert (inner.seed, inner.tries) == (3, 2)
+        assert settings().seed == 1
+    assert settings() == config.Settings()
+
+
+def test_a_context_ends_with_an_error_too():
+    with pytest.raises(ZeroDivisionError), context(seed=1):
+        raise ZeroDivisionError
+    assert settings().seed is None
+
+
+def test_configure_inside_a_context_shows_where_the_context_is_silent():
+    with context(seed=1):
+        configure(seed=2, tries=9)
+        assert (settings().seed, settings().tries) == (1, 9)
+    assert settings().seed == 2
+
+
+def test_other_threads_do_not_see_a_context():
+    seen = []
+    with context(seed=1):
+        thread = threading.Thread(target=lambda: seen.append(settings().seed))
+        thread.start()
+        thread.join()
+    assert seen == [None]
+
+
+def test_threads_have_contexts_of_their_own():
+    barrier, seen = threading.Barrier(8), {}
+
+    def work(i):
+        with context(seed=i):
+            barrier.wait()
+            seen[i] = settings().seed
+            barrier.wait()
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == {i: i for i in range(8)}
+
+
+async def test_tasks_have_contexts_of_their_own():
+    async def work(i):
+        with context(model=ScriptedLM([f"reply {i}"])):
+            await asyncio.sleep(0)
+            return (await Predict("q -> a").acall(q="x")).a
+
+    assert await asyncio.gather(*(work(i) for i in range(8))) == [f"reply {i}" for i in range(8)]
+    assert settings().model is None
+
+
+def test_settings_reach_a_run():
+    events, store = [], MemoryStore()
+    lm = ScriptedLM(["a", "b"])
+    with context(model=lm, budget=Budget(calls=1), store=store, seed=5, listeners=(events.append,)):
+        result = Refine("topic -> review", N=2, reward_fn=lambda args, pred: 0.0)(topic="x")
+    assert result.stop_reason == "budget"
+    assert [e.kind for e in store.read(result.run_id)] == [e.kind for e in events]
+    assert events[0].data["seed"] == 5
+
+
+def test_an_argument_comes_before_the_settings():
+    with context(model=ScriptedLM(["wrong"]), budget=Budget(calls=1)):
+        refine = Refine(Predict("q -> a", lm=ScriptedLM(["a", "b"])), N=2, budget=Budget(calls=2))
+        assert refine(q="x").usage.calls == 2
+
+
+def in_context(**changes):
+    with context(**changes):
+        pass
+
+
+@pytest.mark.parametrize("scope", [configure, in_context])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"modle": "x"},
+        {"model": 5},
+        {"base_url": 5},
+        {"budget": 5},
+        {"budget": None},
+        {"store": "runs.db"},
+        {"seed": "x"},
+        {"tries": 0},
+        {"tries": "4"},
+        {"listeners": print},
+        {"listeners": (5,)},
+    ],
+)
+def test_bad_settings_are_refused(scope, changes):
+    (name,) = changes
+    with pytest.raises(ConfigError, match=name):
+        scope(**changes)
+    assert settings() == config.Settings(), "nothing was changed"
+
+
+def test_an_unknown_setting_lists_the_known():
+    with pytest.raises(ConfigError, match="model, base_url, budget, store, seed, tries, listeners, strict"):
+        configure(modle="x")
