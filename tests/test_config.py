@@ -56,8 +56,10 @@ def test_the_order_of_the_sources(alone, monkeypatch, capsys):
     assert resolve_lm().name == "openai/from-file"
     (alone / "redraft.toml").unlink()
     (alone / "pyproject.toml").write_text('[tool.redraft]\nmodel = "openai/from-pyproject"\n')
+    configure()  # reads files anew
     assert resolve_lm().name == "openai/from-pyproject"
     (alone / "pyproject.toml").write_text("[tool.other]\n")
+    configure()
     assert where(resolve_lm()) == ("openai/gpt-4.1-mini", "https://api.openai.com/v1")
     monkeypatch.delenv("OPENAI_API_KEY")
     monkeypatch.setenv("OPENAI_BASE_URL", URL)

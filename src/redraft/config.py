@@ -51,6 +51,8 @@ _process = Settings()
 _local: ContextVar[Mapping[str, Any] | None] = ContextVar("redraft_settings", default=None)
 _lock = threading.Lock()
 _lms: dict[tuple[str, str | None], LM] = {}
+_resolved: dict[tuple[str | None, ...], LM] = {}
+_VARIABLES = ("REDRAFT_MODEL", "OPENAI_BASE_URL", "OPENAI_API_KEY", "REDRAFT_LOCAL_MODEL")
 _told: set[str] = set()
 
 
@@ -59,6 +61,7 @@ def configure(**changes: Any) -> None:
     global _process  # noqa: PLW0603 - process-wide by meaning
     with _lock:
         _process = _changed(_process, changes)
+        _resolved.clear()  # files are read once in a folder, and again after this
 
 
 @contextmanager
@@ -94,6 +97,7 @@ _FITTING: dict[str, tuple[Callable[[Any], bool], str]] = {
     "budget": (lambda v: isinstance(v, Budget), "a Budget, e.g. Budget(calls=10)"),
     "store": (lambda v: v is None or isinstance(v, Store), "a Store, e.g. SqliteStore(path)"),
     "seed": (lambda v: v is None or isinstance(v, int), "a whole number"),
+    "listeners": (lambda v: isinstance(v, tuple) and all(map(callable, v)), "a tuple of functions of an Event"),
     "tries": (lambda v: isinstance(v, int) and v >= 1, "how often a call is tried in all, 1 or more"),
 }
 
@@ -104,16 +108,19 @@ def resolve_lm(model: LM | str | None = None, base_url: str | None = None) -> LM
     wanted = here.model if model is None else model
     if wanted is not None and not isinstance(wanted, str):
         return wanted
-    name, url, key = _filled_in(wanted, base_url or here.base_url)
-    if (name, url) not in _lms:
-        _lms[name, url] = _make(name, url, key)
-    return _lms[name, url]
+    # Asked on every call of a module that names no LM object: worked out once for the same surroundings.
+    said = (wanted, base_url or here.base_url, os.getcwd(), *map(os.environ.get, _VARIABLES))  # noqa: PTH109 - a Path costs five times as much
+    if said not in _resolved:
+        name, url, key = _filled_in(wanted, base_url or here.base_url)
+        _resolved[said] = _lms.get((name, url)) or _lms.setdefault((name, url), _make(name, url, key))
+    return _resolved[said]
 
 
 def _filled_in(model: str | None, base_url: str | None) -> tuple[str, str | None, str | None]:
     """What was not said, in order: environment, file, an OpenAI endpoint, the embedded model. Last, the key."""
-    file = project_file()
-    model = model or os.environ.get("REDRAFT_MODEL") or file.get("model")
+    known = model is not None and (base_url is not None or registry.split_model(model)[0] not in (None, "openai"))
+    file = {} if known and os.environ.get("OPENAI_API_KEY", base_url) else project_file()
+    model = model if model is not None else os.environ.get("REDRAFT_MODEL") or file.get("model")
     if model is not None and not model.strip():
         raise ConfigError("the model's name is empty; name one (-m NAME, model=...) or leave it out")
     if model is not None and registry.split_model(model)[0] not in (None, "openai"):

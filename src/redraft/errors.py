@@ -48,13 +48,12 @@ class RedraftError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exceptions unpickle by calling their class with `args`, which knows nothing of keyword arguments.
-        return (_rebuilt, (type(self), self.args, self.__dict__))
+        return (_made_anew, (type(self), self.args), self.__dict__)
 
 
-def _rebuilt(kind: type[RedraftError], args: tuple[Any, ...], state: dict[str, Any]) -> RedraftError:
+def _made_anew(kind: type[RedraftError], args: tuple[Any, ...]) -> RedraftError:
     error = kind.__new__(kind, *args)
     error.args = args
-    error.__dict__.update(state)
     return error
 
 

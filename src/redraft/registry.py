@@ -41,6 +41,8 @@ def register(kind: Kind, name: str, target: Any) -> None:
 
 def find(kind: Kind, name: str) -> Any:
     """The thing of that name. Raises `UnknownNameError`, which lists the known names."""
+    if kind not in _KNOWN:
+        raise UnknownNameError(f"nothing is registered as {kind!r}; the kinds are: {', '.join(_KNOWN)}")
     target = _KNOWN[kind].get(name) or _from_entry_points(kind, name)
     if target is None:
         known = names(kind)

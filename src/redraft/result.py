@@ -69,11 +69,10 @@ class Result(Prediction):
 
     def receipt(self) -> str:
         """One line: what was kept, what it cost, why it stopped."""
-        cost = "price unknown" if self.cost is None else f"${self.cost:.2f}" if not self.cost else f"${self.cost:.4f}"
         drafts = sum(1 for a in self.attempts if a.prediction is not None)
         return (
             f"kept draft {self.best.index + 1} of {drafts} | {count(self.usage.calls, 'call')} | "
-            f"{tokens(self.usage)} | {cost} | stopped: {self.stop_reason}"
+            f"{tokens(self.usage)} | {dollars(self.cost)} | stopped: {self.stop_reason}"
         )
 
     def __repr__(self) -> str:
@@ -101,6 +100,13 @@ def _rebuilt(best: Attempt, parts: dict[str, Any]) -> Result:
 def count(number: int, noun: str) -> str:
     """`1 call`, `2 calls`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def dollars(cost: float | None) -> str:
+    """`$0.00` for nothing, `$0.0312`, two digits of what is smaller, or that the price is unknown."""
+    if cost is None:
+        return "price unknown"
+    return "$0.00" if not cost else f"${cost:.4f}" if cost >= 0.001 else f"${cost:.2g}"
 
 
 def tokens(usage: Usage) -> str:

@@ -117,10 +117,9 @@ async def supervised(work: Coroutine[Any, Any, T], left: float | None, stop: asy
 
 async def leave_behind(task: asyncio.Task[Any], goodbye: float) -> None:
     """Cancel a task, give its connections a moment to close, and go on without it, even if it ignores that."""
+    task.add_done_callback(lambda t: t.cancelled() or t.exception())  # seen: nothing to report to the loop
     task.cancel()
     await asyncio.wait({task}, timeout=goodbye)
-    if task.done() and not task.cancelled():
-        task.exception()  # seen: nothing to report to the loop
 
 
 async def in_thread(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:

@@ -108,7 +108,7 @@ def test_a_field():
 
 
 def test_a_field_that_is_not_there_is_named():
-    with pytest.raises(ScoreError, match="'star'.*title, stars"):
+    with pytest.raises(ScoreError, match=r"'star'.*title, stars"):
         verdict(words(1, field="star"), Prediction(title="Soup", stars=4))
 
 
@@ -214,27 +214,37 @@ def test_a_reward_is_the_value_and_adds_its_feedback():
     assert score.hard_failures == 1
 
 
-SCORES = st.floats(0, 1)
+class Fixed(Check):
+    """Gives the score it was made with."""
+
+    def __init__(self, score):
+        super().__init__()
+        self.fixed = score
+
+    def judge(self, value):
+        return self.fixed, ""
 
 
-@given(st.lists(SCORES, min_size=1, max_size=6), st.data())
-def test_one_more_passed_check_outweighs_all_partial_credit(scores, data):
-    at = data.draw(st.integers(0, len(scores) - 1))
-    others = data.draw(st.lists(st.floats(0, 0.9999), min_size=len(scores), max_size=len(scores)))
+def value_of(*scores):
+    scoring = Judgement([Fixed(score) for score in scores]).score(INPUTS, Prediction(review="x"))
+    try:  # no check here waits for anything: one step of the coroutine is all of it
+        scoring.send(None)
+    except StopIteration as done:
+        return done.value.value
+    raise AssertionError("a check waited")
 
-    def value(values):
-        return judged([check(lambda text, v=v: v) for v in values], "x").value
 
-    now = value(scores)
-    assert 0.0 <= now <= 1.0
-    assert (now == 1.0) == all(s == 1.0 for s in scores)
-    if scores[at] < 1.0:
-        passed_one_more = [
-            1.0 if i == at else (s if s == 1.0 else o) for i, (s, o) in enumerate(zip(scores, others, strict=True))
-        ]
-        assert value(passed_one_more) > now
-        higher = data.draw(st.floats(scores[at], 1.0))
-        assert value([higher if i == at else s for i, s in enumerate(scores)]) >= now
+PARTIAL = st.floats(0, 1, exclude_max=True)
+
+
+@given(st.lists(st.just(1.0) | PARTIAL, max_size=5), PARTIAL, st.lists(PARTIAL, min_size=5, max_size=5), PARTIAL)
+def test_one_more_passed_check_outweighs_all_partial_credit(others, failing, worse, better):
+    """One check fails by `failing`; whatever the other failing ones do meanwhile, passing it is worth more."""
+    now = value_of(failing, *others)
+    assert 0.0 <= now < 1.0
+    assert value_of(1.0, *(o if o == 1.0 else w for o, w in zip(others, worse, strict=False))) > now
+    assert value_of(max(failing, better), *others) >= now, "partial credit is monotone"
+    assert value_of(*[1.0] * (len(others) + 1)) == 1.0
 
 
 def test_the_critique_of_code():

@@ -135,10 +135,12 @@ def test_a_meter_alone_never_promises_more_than_it_has(limit, asks, used, seed):
             except BudgetExceeded:
                 return
             held_now += held.tokens
-            assert held_now + root.usage.tokens <= limit
-            await asyncio.sleep(rng.choice([0, 0.0005]))
-            held_now -= held.tokens
-            held.settle(Usage(calls=1, input_tokens=prompt, output_tokens=min(held.cap, used)))
+            try:
+                assert held_now + root.usage.tokens <= limit
+                await asyncio.sleep(rng.choice([0, 0.0005]))
+            finally:
+                held_now -= held.tokens
+                held.settle(Usage(calls=1, input_tokens=prompt, output_tokens=min(held.cap, used)))
 
         tasks = [asyncio.ensure_future(one(*ask)) for ask in asks]
         for task in tasks:

@@ -16,7 +16,7 @@ from hashlib import blake2b
 
 from hypothesis import strategies as st
 
-from redraft import BestOfN, Budget, Module, Predict, Refine, Reflect, Run, SelfRefine
+from redraft import BestOfN, Budget, Module, Predict, Refine, Reflect, Run, SelfRefine, context
 from redraft.errors import BadRequestError, BudgetExceeded, LMError, RedraftError, RunClosed, TransientLMError
 from redraft.frame import current_frame
 from redraft.testing import FunctionLM
@@ -358,7 +358,8 @@ async def execute(node, lm, rng, *, store=None, run_id=None, cancel_after=None, 
     run = Run(store=store, run_id=run_id, seed=7, budget=budget or node.budget)
     root = strategy(replace(node, budget=None), lm, rng)
     token = levels.set((("root", budget or node.budget),))
-    task = asyncio.ensure_future(run.execute(root, root.bind({"q": "x"})))
+    with context(model=lm):
+        task = asyncio.ensure_future(run.execute(root, root.bind({"q": "x"})))
     levels.reset(token)
     if cancel_after is not None:
         stop = task.cancel if how == "task" else run.cancel

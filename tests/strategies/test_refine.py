@@ -341,7 +341,7 @@ def test_a_module_that_leaves_the_program_does_not_take_it_along():
     def quits(q):
         raise SystemExit(3)
 
-    with pytest.raises(RunFailed, match="sys.exit"):
+    with pytest.raises(RunFailed, match=r"sys\.exit"):
         Refine(quits, N=1)(q="x")
     assert Refine(lambda q: "alive", N=1)(q="x").answer == "alive"
 
@@ -490,7 +490,7 @@ def test_a_lambda_a_method_an_object_a_partial(script):
 def test_in_a_repl_without_source(script):
     """DSPy reads sources with inspect.getsource, which fails there."""
     namespace = {"Refine": Refine, "inner": write(script("one", "one two"))}
-    exec(  # noqa: S102
+    exec(
         "def reward(args, pred): return len(pred.answer.split()) / 2, 'too short'\n"
         "result = Refine(lambda topic: inner(topic=topic).review, N=2, reward_fn=reward, threshold=1.0)(topic='x')\n",
         namespace,

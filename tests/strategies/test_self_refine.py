@@ -535,7 +535,7 @@ class Callable:
 
 @pytest.mark.parametrize(
     "critic",
-    [dish, async_dish, two, as_critique_value, Callable(), Callable().method, lambda text: dish(text)],
+    [dish, async_dish, two, as_critique_value, Callable(), Callable().method, lambda text, limit=9: dish(text)],
     ids=["text", "async", "inputs and prediction", "Critique", "object", "method", "lambda"],
 )
 def test_a_function_as_critic(script, say, critic):
@@ -609,6 +609,16 @@ def test_a_role_without_a_model_uses_the_authors(script, say):
     lm = script(FLAT, say.ok)
     review(lm, critic=Role(persona="editor", temperature=0.5), reviser=Role(temperature=0.2))(topic="x")
     assert [r.temperature for r in lm.requests] == [None, 0.5]
+
+
+def test_the_reviser_keeps_the_authors_voice_and_cap(script):
+    lm = script(LONG, FLAT, LONG, FLAT)
+    author = Predict("topic -> review", lm=lm, system="You are a pirate.", max_tokens=200)
+    SelfRefine(author, checks=CHECKS)(topic="x")
+    assert lm.requests[1].messages[0]["content"].startswith("You are a pirate.\n\nRevise the draft")
+    assert [r.max_tokens for r in lm.requests] == [200, 200]
+    SelfRefine(author, checks=CHECKS, reviser="line editor")(topic="x")
+    assert lm.requests[3].messages[0]["content"].startswith("You are a line editor.\n\nRevise the draft")
 
 
 def test_a_critic_with_criteria(script, say):

@@ -7,7 +7,7 @@ wrong and where), and may offer a constraint for decoding (`regex`). It never ca
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 from redraft.errors import ScoreError
 from redraft.scoring import as_score, name_of, takes_two
@@ -103,15 +103,17 @@ class FunctionCheck(Check):
         return self._as_verdict(score.value, score.feedback or f"{self.name} failed")
 
 
-def check(
-    fn: Callable[..., Any] | None = None, *, tell: str = "", name: str = "", field: str | None = None, hard: bool = True
-) -> Any:
-    """Make a check of a function, as a call or a decorator.
+@overload
+def check(fn: Callable[..., Any], /, **options: Any) -> FunctionCheck: ...
+@overload
+def check(**options: Any) -> Callable[[Callable[..., Any]], FunctionCheck]: ...
+def check(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a check of a function, as a call or a decorator. Options: `tell`, `name`, `field`, `hard`.
 
     The function takes the draft's text (or the field's value), or `(inputs, prediction)`. It returns a bool, a number
     in 0..1 (1 passes), `(score, "what is wrong")`, a complaint as text, or None for fine. `tell` is what the author is
     told; without it the check stays hidden from the author.
     """
     if fn is None:
-        return lambda f: FunctionCheck(f, tell=tell, name=name, field=field, hard=hard)
-    return FunctionCheck(fn, tell=tell, name=name, field=field, hard=hard)
+        return lambda f: FunctionCheck(f, **options)
+    return FunctionCheck(fn, **options)

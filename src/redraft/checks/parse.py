@@ -47,12 +47,11 @@ def from_file(path: str | Path) -> list[Check]:
     found = names.get("checks")
     if not isinstance(found, list | tuple):
         found = [value for value in names.values() if isinstance(value, Check)]
-    found = [c if isinstance(c, Check) else FunctionCheck(c) for c in found if callable(c) or isinstance(c, Check)]
-    if not found:
+    if not found or not all(callable(c) or isinstance(c, Check) for c in found):
         raise ConfigError(
             f"{path} defines no checks; write `checks = [sentences(3), ...]` or decorate functions with @check"
         )
-    return found
+    return [c if isinstance(c, Check) else FunctionCheck(c) for c in found]
 
 
 def _run(path: Path) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from redraft.checks.base import Check
 from redraft.errors import UsageError
 
 _ANY = r"[ -~\n]*"
+_BEFORE = rf"({_ANY}[ \n(\"])?"
+_AFTER = rf"([ ,.;:!?)'\"\n]{_ANY})?"
 
 
 class _Phrases(Check):
@@ -45,7 +47,7 @@ class Contains(_Phrases):
         """All phrases, as they were given."""
         if not all(p.isascii() for p in self.phrases):
             return None
-        return "/ & /".join(f"{_ANY}{''.join(map(_literal, ' '.join(p.split())))}{_ANY}" for p in self.phrases)
+        return "/ & /".join(f"{_BEFORE}{''.join(map(_literal, ' '.join(p.split())))}{_AFTER}" for p in self.phrases)
 
     def judge(self, value: Any) -> tuple[float, str]:
         """The share of phrases that are there."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from redraft.errors import LMError
 from redraft.protocols import LM
-from redraft.result import count, tokens
+from redraft.result import count, dollars, tokens
 from redraft.run import Run
 from redraft.types import Completion, Event, Request
 
@@ -121,7 +121,7 @@ async def probe(lm: LM) -> tuple[list[Finding], str]:
                 await _tried(name, attempt) if declared and attempt else Finding(name=name, declared=declared)
             )
         usage = run.usage
-    cost = "price unknown" if usage.unpriced else f"${usage.cost:.4f}"
+    cost = dollars(None if usage.unpriced else usage.cost)
     return findings, f"{count(usage.calls, 'call')} | {tokens(usage)} | {cost}"
 
 

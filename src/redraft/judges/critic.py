@@ -22,9 +22,8 @@ from redraft.types import Attempt, Critique, Issue, Prediction
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One issue as a model writes it."""
-
+class Finding:  # noqa: D101 - a docstring would go into the schema, and small models copy it as a value
+    # One issue as a model writes it.
     problem: str
     suggestion: str
     aspect: str

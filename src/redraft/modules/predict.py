@@ -58,6 +58,11 @@ class Predict(Module):
             sampling["stop"] = (stop,)
         self.sampling = sampling
 
+    def __call__(self, **inputs: Any) -> Prediction:
+        """Ask and wait. On an event loop, `await predict.acall(...)` instead."""
+        prediction: Prediction = super().__call__(**inputs)
+        return prediction
+
     async def aforward(self, **inputs: Any) -> Prediction:
         """See `Module`."""
         frame = current_frame()

@@ -39,6 +39,11 @@ class Refining(Module):
         self.threshold = threshold
         self.budget = budget
 
+    def __call__(self, **inputs: Any) -> Result:
+        """One run of the strategy, waited for. On an event loop, `await strategy.acall(...)` instead."""
+        result: Result = super().__call__(**inputs)
+        return result
+
     async def acall(self, **inputs: Any) -> Result:
         """One run of the strategy."""
         frame = current_frame()

@@ -35,7 +35,8 @@ class Reflect(SelfRefine):
             raise InputError(f"writer={writer!r}: give a persona, a model or a Role")
         author = _written_by(role, module) if writer else as_module(module)
         critic = as_critic(editor, getattr(author, "lm", None), criteria)
-        super().__init__(author, critic=critic, reviser=writer, rounds=rounds, **options)
+        # The author writes in the writer's persona, and a reviser takes over its author's settings.
+        super().__init__(author, critic=critic, rounds=rounds, **options)
 
 
 def _written_by(writer: Role, module: Any) -> Predict:
