@@ -144,6 +144,7 @@ def _attempt_from(data: Mapping[str, Any]) -> Attempt:
     return Attempt(
         index=data["index"],
         inputs={},
+        rung=data["rung"],
         score=score_from(data["score"]),
         usage=Usage(**data["usage"]),
         error=None if data["error"] is None else RedraftError(data["error"]),

@@ -32,9 +32,10 @@ def judged(attempt: Attempt) -> str:
         return ""
     if not score.verdicts:
         return f"score {score.value:.2f}"
+    how = ", decoded under a constraint" if attempt.rung == "constrain" else ""
     if score.passed:
-        return f"ok {len(score.verdicts)}/{len(score.verdicts)}"
-    return one_line("x " + "; ".join(v.explanation or v.check for v in score.verdicts if not v.passed))
+        return f"ok {len(score.verdicts)}/{len(score.verdicts)}{how}"
+    return one_line("x " + "; ".join(v.explanation or v.check for v in score.verdicts if not v.passed) + how)
 
 
 def decided(attempt: Attempt) -> str:

@@ -107,7 +107,9 @@ def of_the_dead(database: Path) -> Iterator[tuple[Path, list[tuple[object, ...]]
     if sys.platform == "win32":
         return
     ours = re.compile(re.escape(database.name) + r"-\d+-[0-9a-f]{6}\.open")  # not those of a database "NAME-2"
-    for path in sorted(path for path in database.parent.iterdir() if ours.fullmatch(path.name)):
+    with os.scandir(database.parent) as entries:  # a third of what `iterdir` costs in a full folder, for every read
+        names = sorted(entry.name for entry in entries if ours.fullmatch(entry.name))
+    for path in map(database.with_name, names):
         with suppress(OSError), path.open("rb") as file:
             # Refused while the owner lives. Two heirs may have it: neither reads before it has committed the rows.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

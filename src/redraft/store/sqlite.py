@@ -44,7 +44,7 @@ _FAILURES = (sqlite3.Error, OSError, ValueError, OverflowError, StoreError)
 _OWN_FAULTS = (*OWN_FAULTS, _RefusedError)
 
 _LAZY_SECONDS = 0.02
-"""How long what nobody awaits may stay in the queue."""
+"""How long the row of an insured append may take, while its loop turns."""
 
 _log = logging.getLogger("redraft")
 
