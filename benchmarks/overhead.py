@@ -85,7 +85,7 @@ def own_cases(folder: str) -> Iterator[tuple[str, Window]]:
 
         name = "instant/instant"
         capabilities = Capabilities()
-        max_output = None
+        max_output = 4096
         parallel = TASKS
 
         def __init__(self) -> None:

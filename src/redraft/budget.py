@@ -113,16 +113,12 @@ class Meter:
         return min(m._started + (m.budget.seconds or 0) for m in self._timed) - time.monotonic()
 
     def preload(self, usage: Usage, seconds: float = 0.0) -> None:
-        """Count what an earlier process of the same run spent. Only this meter; before the first reservation."""
+        """Count what earlier processes spent in this meter's scope, before the first reservation. Only this meter: those
+        up the chain count it for themselves.
+        """
         with self._lock:
             self._spent.add(usage)
             self._started -= seconds
-
-    def replayed(self, usage: Usage) -> None:
-        """Count a replayed call on the nested meters; the root was preloaded with all of them."""
-        with self._lock:
-            for m in self._chain[:-1]:
-                m._spent.add(usage)
 
     async def reserve(self, ask: Ask) -> Reservation:
         """Set room aside, shrinking the cap to what remains. Waits while calls in flight may still give room back.

@@ -58,6 +58,11 @@ class Frame:
             run=self.run, scope=f"{self.scope}/{name}#{nth}", meter=self.meter, advice=self.advice, owner=module
         )
 
+    def nested_run(self) -> str:
+        """The scope of a run that is opened here."""
+        self.counts["run"] = nth = self.counts.get("run", 0) + 1
+        return f"{self.scope}/run#{nth}"
+
     def unadvised(self) -> Frame:
         """The same place for those who judge: what the author is told must not colour a critic or a judge."""
         return self if self.advice is NO_ADVICE else replace(self, advice=NO_ADVICE)

@@ -8,8 +8,8 @@ nothing. Nothing here calls a model or decides anything.
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import blake2b
 from operator import attrgetter
 from typing import Any
@@ -43,6 +43,9 @@ REPLAYED = frozenset(
         "stop",
     }
 )
+
+
+_ENDS = frozenset({CALL, CALL_ERROR, CALL_FAILED})
 
 
 class MemoryStore:
@@ -86,20 +89,20 @@ class Journal:
         self.run_id = run_id
         self.events: list[Event] = store.read(run_id) if store else []
         self._listeners = list(listeners)
-        self._counts: Counter[tuple[str, str]] = Counter()
+        self._counts: dict[tuple[str, str], int] = {}
         self._recorded = {(e.kind, e.key): e for e in self.events if e.key and e.kind in REPLAYED}
         self._unused: dict[str, set[str]] = defaultdict(set)
         for kind, key in self._recorded:
             if kind == CALL:
                 self._unused[self._recorded[kind, key].scope].add(key)
-        self._earlier = self._unreplayed_tries()
+        self._spent: dict[str, Usage] | None = None
         self.resumed = bool(self.events)
         self.streams = any(getattr(listener, "deltas", False) for listener in listeners)
         """A listener with a true attribute `deltas` is also shown replies while they are written (not journalled)."""
 
     def key(self, scope: str, what: str) -> str:
         """The key of the next occurrence of `what` in a scope."""
-        self._counts[scope, what] = nth = self._counts[scope, what] + 1
+        self._counts[scope, what] = nth = self._counts.get((scope, what), 0) + 1
         return f"{scope}|{what}|{nth}"
 
     def recorded(self, kind: str, key: str) -> Event | None:
@@ -108,10 +111,6 @@ class Journal:
         if event is not None and kind == CALL:
             self._unused[event.scope].discard(key)
         return event
-
-    def earlier(self, key: str) -> Usage | None:
-        """What tries of this call cost in earlier processes without giving a reply; asked for once a call."""
-        return self._earlier.pop(key, None)
 
     def unused(self) -> list[str]:
         """Scopes of recorded replies that no code has asked for yet."""
@@ -157,27 +156,27 @@ class Journal:
                     self._listeners.remove(listener)
                     self.note("listener_failed", error=f"{type(error).__name__}: {error}")
 
-    def spent(self) -> Usage:
-        """What earlier processes spent: every try that ended, and the reservation of every one that did not."""
-        return sum((usage for _, _, usage in self._tries()), Usage())
+    def spent(self, scope: str = "") -> Usage:
+        """What earlier processes spent in a scope: every try that ended, and the reservation of every one that did not."""
+        if self._spent is None:
+            self._spent = self._by_scope()
+        return self._spent.get(scope, Usage())
 
-    def _tries(self) -> Iterator[tuple[str, str, Usage]]:
-        """(kind, key, usage) of every try that was sent; INTENT for one that never ended."""
-        ended = set()
+    def _by_scope(self) -> dict[str, Usage]:
+        ended = {e.data["intent"] for e in self.events if e.kind in _ENDS}
+        total: dict[str, Usage] = {}
         for event in self.events:
-            if event.kind in (CALL, CALL_ERROR, CALL_FAILED):
-                ended.add(event.data["intent"])
-                yield event.kind, event.key, Usage(**event.data["usage"])
-        for event in self.events:
-            if event.kind == INTENT and event.seq not in ended:
-                yield INTENT, event.key, Usage(**event.data["reserved"])
-
-    def _unreplayed_tries(self) -> dict[str, Usage]:
-        costs: dict[str, Usage] = {}
-        for kind, key, usage in self._tries():
-            if kind in (CALL_FAILED, INTENT):
-                costs[key] = costs.get(key, Usage()) + usage
-        return costs
+            if event.kind in _ENDS:
+                usage = Usage(**event.data["usage"])
+            elif event.kind == INTENT and event.seq not in ended:
+                usage = Usage(**event.data["reserved"])
+            else:
+                continue
+            parts = event.scope.split("/")
+            for n in range(1, len(parts) + 1):
+                around = "/".join(parts[:n])
+                total[around] = total.get(around, Usage()) + usage
+        return total
 
     def seconds(self) -> float:
         """How long earlier processes worked on this run; the time between them does not count."""
@@ -192,8 +191,7 @@ class Journal:
 def content(lm_name: str, request: Request) -> str:
     """What makes two calls the same call: model, messages, sampling, constraint, tools, n, prefill; not the cap."""
     body: dict[str, Any] = {"model": lm_name, "messages": request.messages}
-    for name in _CONTENT:
-        value = getattr(request, name)
+    for name, value in zip(_CONTENT, _content_values(request), strict=True):
         if value is not None and value != ():
             body[name] = value
     if request.n != 1:
@@ -216,6 +214,7 @@ _CONTENT = (
     "prefill",
     "effort",
 )
+_content_values = attrgetter(*_CONTENT)
 
 
 def digest(value: Any) -> str:

@@ -73,18 +73,17 @@ class Purchase:
         self._task: asyncio.Task[Any] | None = None
         self._interrupted = False
         self._sent = request
+        self._bound: int | None = None
 
     async def complete(self) -> Completion:
         """The reply: the journal's, or a new one."""
         self.run.check_open()
         journal = self.run.journal
-        if journal.resumed and (lost := journal.earlier(self.key)) is not None:
-            self.frame.meter.replayed(lost)
         if (old := journal.recorded(CALL, self.key)) is not None:
-            self._count_again(old)
+            journal.tell(old)
             return completion_from(old.data["completion"])
         if (old := journal.recorded(CALL_ERROR, self.key)) is not None:
-            self._count_again(old)
+            journal.tell(old)
             raise _error_from(old.data)
         self.run.open_calls.add(self)
         try:
@@ -94,11 +93,11 @@ class Purchase:
             self.abandon()
 
     def abandon(self) -> None:
-        """Charge a try that was left behind: its reservation if it was sent, else only the call."""
+        """Charge a try that was left behind: its reservation if it may have been sent, else nothing."""
         held, intent = self._held, self._intent
         if held is None or not held.open:
             return
-        usage = Usage(**self._worst(held)) if intent is not None else Usage(calls=1)
+        usage = Usage(**self._worst(held)) if intent is not None else Usage()
         if held.settle(usage) and intent is not None:
             self.run.journal.note(
                 CALL_FAILED,
@@ -108,10 +107,6 @@ class Purchase:
                 usage=used(usage),
                 error="cancelled after sending",
             )
-
-    def _count_again(self, old: Event) -> None:
-        self.frame.meter.replayed(Usage(**old.data["usage"]))
-        self.run.journal.tell(old)
 
     async def _until_deadline(self) -> Completion:
         """No longer than the nearest deadline, even if the LM ignores its cancellation."""
@@ -208,10 +203,11 @@ class Purchase:
 
     def _prompt_bound(self) -> int:
         """Most tokens that the prompt can be: a tokenizer's count, else a byte a token and room for chat markup."""
-        counted = self.lm.count(self.request) if self.frame.meter.limits_tokens else None
-        if counted is not None:
-            return counted
-        return len(self.content.encode("utf-8", "surrogatepass")) + 16 * len(self.request.messages) + 64
+        if self._bound is None:
+            counted = self.lm.count(self.request) if self.frame.meter.limits_tokens else None
+            size = len(self.content.encode("utf-8", "surrogatepass"))
+            self._bound = size + 16 * len(self.request.messages) + 64 if counted is None else counted
+        return self._bound
 
     def _worst(self, held: Reservation) -> dict[str, Any]:
         """The usage a sent try is charged when its own never comes: its reservation, as a range from nothing."""
@@ -236,7 +232,7 @@ class Purchase:
             changes["seed"] = derived_seed(self.run.root.seed, self.key)
         if refused := _refused.get(self.lm.name):
             changes.update(dict.fromkeys(refused & OPTIONAL))
-        return replace(self.request, **changes) if changes else self.request
+        return self.request.but(**changes) if changes else self.request
 
     def _on_delta(self) -> Callable[[Delta], None] | None:
         journal, scope = self.run.journal, self.frame.scope

@@ -82,7 +82,7 @@ class Run:
         self.tries = here.tries
         self.budget = budget or (Budget() if self.parent else here.budget)
         self.meter = Meter(self.budget, frame.meter if frame else None)
-        self.scope = frame.scope if frame else ""
+        self.scope = frame.nested_run() if frame else ""
         self._frame = Frame(run=self, scope=self.scope, meter=self.meter, advice=frame.advice if frame else NO_ADVICE)
         self.loop: asyncio.AbstractEventLoop | None = self.parent.loop if self.parent else None
         self.closed = False
@@ -94,6 +94,8 @@ class Run:
             self.parent.journal if self.parent else self._opened(store or here.store, [*here.listeners, *listeners])
         )
         self.seed: int = self.parent.seed if self.parent else self._seed(here.seed if seed is None else seed)
+        if self.parent and self.journal.resumed:
+            self.meter.preload(self.journal.spent(self.scope))
         self._ledger = Ledger(self.journal, self.scope)
 
     def _opened(self, store: Store | None, listeners: Sequence[Callable[[Event], None]]) -> Journal:
@@ -164,10 +166,11 @@ class Run:
         """
         outer = self._here()
         tried = self._ledger.begin(rung, parent, inputs)
+        scope = self._ledger.scope_of(tried.index)
         frame = Frame(
             run=self,
-            scope=self._ledger.scope_of(tried.index),
-            meter=Meter(parent=outer.meter),
+            scope=scope,
+            meter=self._metered(scope, outer),
             advice=advice or outer.advice,
             owner=outer.owner,
         )
@@ -194,6 +197,12 @@ class Run:
         if raised:
             raise error
         return tried
+
+    def _metered(self, scope: str, outer: Frame) -> Meter:
+        meter = Meter(parent=outer.meter)
+        if self.journal.resumed:
+            meter.preload(self.journal.spent(scope))
+        return meter
 
     async def _judge(self, scorer: Scorer | None, inputs: Inputs, draft: Prediction, frame: Frame) -> Score | None:
         if scorer is None:

@@ -107,9 +107,13 @@ class SignatureSpec:
         return f"<Signature {self.name}: {self}>" if self.name != str(self) else f"<Signature {self}>"
 
     def __str__(self) -> str:
-        from redraft.notation import render
+        text: str | None = self._cache.get("text")
+        if text is None:
+            from redraft.notation import render
 
-        return f"{render(self.inputs.values())} -> {render(self.outputs.values())}"
+            text = f"{render(self.inputs.values())} -> {render(self.outputs.values())}"
+            self._cache["text"] = text
+        return text
 
     def _parts(self) -> tuple[Any, ...]:
         return (tuple(self.inputs.values()), tuple(self.outputs.values()), self.instructions, self.name)

@@ -111,15 +111,14 @@ async def supervised(work: Coroutine[Any, Any, T], left: float | None, stop: asy
         raise LeftBehind
     finally:
         stopped.cancel()
-        if not task.done():
-            await leave_behind(task, grace / 2)
+        await leave_behind(task, grace / 2)
 
 
 async def leave_behind(task: asyncio.Task[Any], goodbye: float) -> None:
     """Cancel a task, give its connections a moment to close, and go on without it, even if it ignores that."""
     task.add_done_callback(lambda t: t.cancelled() or t.exception())  # seen: nothing to report to the loop
-    task.cancel()
-    await asyncio.wait({task}, timeout=goodbye)
+    if task.cancel():
+        await asyncio.wait({task}, timeout=goodbye)
 
 
 async def in_thread(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, Literal
 
 from redraft.jsonable import as_text
@@ -63,6 +64,17 @@ class Request:
     effort: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Further body fields, passed to the upstream as they are."""
+
+    def but(self, **changes: Any) -> Request:
+        """A copy with some fields changed. `dataclasses.replace` takes twice as long, and Run copies most requests."""
+        copy = object.__new__(Request)
+        for name, value in (*zip(_REQUEST, _request_values(self), strict=True), *changes.items()):
+            object.__setattr__(copy, name, value)
+        return copy
+
+
+_REQUEST = tuple(Request.__dataclass_fields__)
+_request_values = attrgetter(*_REQUEST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
