@@ -11,31 +11,35 @@ import sys
 import time
 
 import redraft
-from redraft import Budget, Reflect, checks
+from redraft import LM, Budget, Predict, Reflect, checks
 from redraft.lm import catalogue
 from redraft.report.text import trajectory
 
 TASK = "Review La Maison, a French restaurant"
 
 write = Reflect(
-    TASK,
+    Predict("task -> review", max_tokens=160),
     writer="food writer",
     editor="senior food critic and editor",
     criteria=["sensory detail", "vocabulary", "balanced tone"],
     rounds=3,
     checks=[checks.sentences(3), checks.contains("La Maison")],
+    revise="fresh",  # a model this small does worse when it is shown its bad draft
     budget=Budget(calls=12, seconds=300),
 )
 
 
-def main(model: str = "local/smollm2-135m", seed: int = 3) -> None:
+def main(model: LM | str = "local/smollm2-135m", seed: int = 3) -> None:
     """Fetch the model if it is an embedded one, write, and show how the review came about."""
-    if model.startswith("local/"):
+    if isinstance(model, str) and model.startswith("local/"):
         catalogue.pull(model.removeprefix("local/"))
-    print(f"model: {model}\ntask:  {TASK}\nmust:  exactly 3 sentences, and mention La Maison\n", flush=True)
+    print(
+        f"model: {getattr(model, 'name', model)}\ntask:  {TASK}\nmust:  exactly 3 sentences, and mention La Maison\n",
+        flush=True,
+    )
     redraft.configure(model=model, seed=seed)  # seeded, so that it repeats on the same machine
     started = time.perf_counter()
-    result = write()
+    result = write(task=TASK)
     print(trajectory(result.attempts, result.best, colour=sys.stdout.isatty()))
     print(f"\n{result.receipt()} | {time.perf_counter() - started:.1f} s | run {result.run_id}")
 

@@ -6,8 +6,8 @@ Names are imported when first used: `import redraft` alone costs next to nothing
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # as in `typing`, the import of which would take twenty times as long as everything else here
 if TYPE_CHECKING:
     from redraft import checks, errors, testing
     from redraft.budget import Budget
@@ -112,7 +112,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _EXPORTS:
         raise AttributeError(f"module 'redraft' has no attribute {name!r}")
     module = import_module(_EXPORTS[name])

@@ -14,14 +14,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redraft import registry
 from redraft.budget import Budget
 from redraft.errors import ConfigError
 from redraft.protocols import LM, Store
 from redraft.types import Event
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 EMBEDDED = "local/smollm2-135m"
 DEFAULT_REMOTE = "gpt-4.1-mini"
@@ -157,6 +159,7 @@ def _make(model: str, base_url: str | None, key: str | None) -> LM:
 def project_file() -> dict[str, Any]:
     """`redraft.toml`, or `[tool.redraft]` of `pyproject.toml`, from here upwards; empty without one."""
     import tomllib
+    from pathlib import Path
 
     for folder in (Path.cwd(), *Path.cwd().parents):
         for name in ("redraft.toml", "pyproject.toml"):

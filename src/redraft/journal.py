@@ -191,9 +191,8 @@ class Journal:
 def content(lm_name: str, request: Request) -> str:
     """What makes two calls the same call: model, messages, sampling, constraint, tools, n, prefill; not the cap."""
     body: dict[str, Any] = {"model": lm_name, "messages": request.messages}
-    for name, value in zip(_CONTENT, _content_values(request), strict=True):
-        if value is not None and value != ():
-            body[name] = value
+    given = zip(_CONTENT, _content_values(request), strict=True)
+    body |= {name: value for name, value in given if value is not None and value != ()}
     if request.n != 1:
         body["n"] = request.n
     if request.extra:
@@ -245,11 +244,24 @@ def completion_data(completion: Completion) -> dict[str, Any]:
     return {
         "model": completion.model,
         "usage": None if completion.usage is None else used(completion.usage),
-        "choices": [
-            {name: value for name, value in zip(_CHOICE, _choice_values(c), strict=True) if value}
-            for c in completion.choices
-        ],
+        "choices": [_choice_data(choice) for choice in completion.choices],
     }
+
+
+def _choice_data(choice: Choice) -> dict[str, Any]:
+    """What is empty is left out, field by field: half the time of a loop, on every call."""
+    data: dict[str, Any] = {}
+    if choice.text:
+        data["text"] = choice.text
+    if choice.reasoning:
+        data["reasoning"] = choice.reasoning
+    if choice.tool_calls:
+        data["tool_calls"] = choice.tool_calls
+    if choice.finish_reason:
+        data["finish_reason"] = choice.finish_reason
+    if choice.logprobs:
+        data["logprobs"] = choice.logprobs
+    return data
 
 
 def completion_from(data: Mapping[str, Any]) -> Completion:
@@ -267,8 +279,6 @@ def completion_from(data: Mapping[str, Any]) -> Completion:
 
 _USAGE = tuple(Usage.__dataclass_fields__)
 _usage_values = attrgetter(*_USAGE)
-_CHOICE = tuple(Choice.__dataclass_fields__)
-_choice_values = attrgetter(*_CHOICE)
 _TUPLES = ("tool_calls", "logprobs")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from hashlib import blake2b
 from typing import Any
@@ -55,4 +55,19 @@ def _with_text_keys(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bool | None) else _with_text_keys(plain(value))
 
 
-_canonical = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=plain).encode
+def encoder(**options: Any) -> Callable[[Any], str]:
+    """`json.JSONEncoder(**options).encode`, compact and for values without cycles.
+
+    `JSONEncoder.encode` builds a new C encoder on every call, which takes as long as encoding a small value.
+    """
+    maker = json.JSONEncoder(separators=(",", ":"), check_circular=False, **options)
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:  # an interpreter without it
+        return maker.encode
+    texts = json.encoder.encode_basestring_ascii if maker.ensure_ascii else json.encoder.encode_basestring
+    rules = (maker.sort_keys, maker.skipkeys, maker.allow_nan)
+    encode = make(None, maker.default, texts, None, maker.key_separator, maker.item_separator, *rules)
+    return lambda value: "".join(encode(value, 0))
+
+
+_canonical = encoder(ensure_ascii=False, sort_keys=True, default=plain)

@@ -6,7 +6,6 @@ call `register`. Nothing is imported before its name is asked for.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from typing import Any, Literal
 
@@ -45,6 +44,8 @@ def find(kind: Kind, name: str) -> Any:
         raise UnknownNameError(f"nothing is registered as {kind!r}; the kinds are: {', '.join(_KNOWN)}")
     target = _KNOWN[kind].get(name) or _from_entry_points(kind, name)
     if target is None:
+        import difflib
+
         known = names(kind)
         close = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from typing import Any
 
 from redraft.types import Attempt, Event, Prediction, Score, StopReason, Usage
@@ -81,6 +80,8 @@ class Result(Prediction):
         return f"Result({fields})\n  {score}{self.receipt()} | run {self.run_id}"
 
     def _repr_html_(self) -> str:
+        import html
+
         rows = "".join(
             f"<tr><td>{a.index + 1}</td><td>{'' if a.score is None else f'{a.score.value:.2f}'}</td>"
             f"<td>{'kept' if a is self.best else html.escape(a.reason)}</td>"

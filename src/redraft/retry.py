@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 from redraft.errors import LMError, TransientLMError
 
 LONGEST_WAIT = 120.0
@@ -19,5 +17,7 @@ def wait_before(error: LMError, tried: int, tries: int) -> float | None:
     if not isinstance(error, TransientLMError) or tried >= tries:
         return None
     if error.retry_after is None:
+        import random
+
         return random.uniform(0.5, 1.0) * min(0.5 * 2.0 ** (tried - 1), 20.0)
     return error.retry_after if error.retry_after <= LONGEST_WAIT else None

@@ -359,6 +359,27 @@ async def test_a_late_reply_of_a_cancelled_call_is_not_charged_twice():
     assert spent.tokens == 0 or spent.uncertain_tokens == 0, "either the range or the true usage, not both"
 
 
+async def test_a_late_failure_of_a_cancelled_call_is_not_charged_twice():
+    """The same with a client that ends its swallowed cancellation with an error: it is not retried either."""
+
+    async def late(request):
+        asleep = asyncio.ensure_future(asyncio.sleep(0.3))
+        while not asleep.done():
+            try:
+                await asyncio.shield(asleep)
+            except asyncio.CancelledError:
+                continue
+        raise TransientLMError("lost", sent=True, retry_after=0)
+
+    lm, store = FunctionLM(late), MemoryStore()
+    run = Run(budget=Budget(seconds=0.1), store=store, run_id="r")
+    with pytest.raises(BudgetExceeded) as caught:
+        await run.execute(Refine(Predict("q -> a", lm=lm), N=1), {"q": "x"})
+    await asyncio.sleep(0.5)
+    assert len(lm.requests) == 1
+    assert Journal(store, "r").spent() == caught.value.usage == run.usage
+
+
 # Closing
 
 

@@ -245,6 +245,7 @@ def test_a_loop_that_the_garbage_collector_closes_while_the_store_is_in_use(stor
     assert [e.seq for e in store.read("run")] == [0, 1]
 
 
+@pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")  # from Python 3.13 on
 async def test_a_store_that_is_dropped_without_close_leaves_its_file_to_the_next(path):
     open_before = fds()
     for round_ in range(20):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import runpy
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redraft import registry
 from redraft.checks.base import Check, FunctionCheck
 from redraft.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def parse(text: str) -> Check:
@@ -40,6 +41,8 @@ def parse(text: str) -> Check:
 
 def from_file(path: str | Path) -> list[Check]:
     """The checks of a Python file: its list `checks`, or else every check made with `@check` in it. The file is run."""
+    from pathlib import Path
+
     path = Path(path)
     if not path.is_file():
         raise ConfigError(f"no check file {path}; give a Python file that defines `checks = [...]` or uses @check")
@@ -55,6 +58,8 @@ def from_file(path: str | Path) -> list[Check]:
 
 
 def _run(path: Path) -> dict[str, Any]:
+    import runpy
+
     try:
         return runpy.run_path(str(path), run_name="redraft_checks")
     except (Exception, SystemExit) as error:
@@ -68,6 +73,8 @@ def _run(path: Path) -> dict[str, Any]:
 
 
 def _schema(args: str) -> Any:
+    from pathlib import Path
+
     try:
         text = args if args.startswith("{") else Path(args).read_text(encoding="utf-8")
         return json.loads(text)
