@@ -25,7 +25,8 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 FRONT = "from redraft import Refine, SelfRefine, Predict, checks"
 HEAVY = ("openai", "pydantic", "pydantic_ai", "torch", "xllamacpp", "litellm", "dspy", "asyncio")
-IMPORTS = (("import redraft", 15), (FRONT, 60), ("import dspy", None))
+IMPORTS = (("import asyncio, dataclasses", None), ("import redraft", 15), (FRONT, 60), ("import dspy", None))
+"""With their targets. The first is no part of redraft: it says how fast the machine is (29 where the targets were set)."""
 TARGET_US = 50
 TASKS = 64
 QUESTION = "What is the capital of France, and since when?"

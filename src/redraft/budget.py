@@ -42,6 +42,9 @@ class Budget:
                 raise UsageError(f"budget {f.name}={value!r}: a limit is a number above 0, or None for no limit")
 
 
+UNLIMITED = Budget()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
     """What one try of a call may use at most."""
@@ -81,7 +84,7 @@ class Meter:
     """What a run may spend and has spent. A child's spending counts on every meter up its chain, atomically."""
 
     def __init__(self, budget: Budget | None = None, parent: Meter | None = None) -> None:
-        self.budget = budget or Budget()
+        self.budget = budget or UNLIMITED
         self.parent = parent
         self._chain: tuple[Meter, ...] = (self, *(parent._chain if parent else ()))
         self._lock: threading.RLock = parent._lock if parent else threading.RLock()

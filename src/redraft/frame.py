@@ -49,6 +49,7 @@ class Frame:
     """The module whose code is running: its sub-modules are named by their path in it."""
     counts: dict[str, int] = field(default_factory=dict)
     paths: dict[int, str] | None = None
+    """By `id`, of the owner's sub-modules; found out when first asked for."""
 
     def inner(self, module: Any, inputs: Mapping[str, Any]) -> Frame:
         """The frame in which a module works on these inputs."""
@@ -57,6 +58,10 @@ class Frame:
         return Frame(
             run=self.run, scope=f"{self.scope}/{name}#{nth}", meter=self.meter, advice=self.advice, owner=module
         )
+
+    def attempt(self, run: Run, scope: str, meter: Meter, advice: Advice) -> Frame:
+        """The frame of an attempt made here."""
+        return Frame(run, scope, meter, advice, owner=self.owner, paths=self.named())
 
     def nested_run(self) -> str:
         """The scope of a run that is opened here."""
@@ -67,12 +72,16 @@ class Frame:
         """The same place for those who judge: what the author is told must not colour a critic or a judge."""
         return self if self.advice is NO_ADVICE else replace(self, advice=NO_ADVICE)
 
-    def _path(self, module: Any) -> str:
+    def named(self) -> dict[int, str]:
+        """The paths of the owner's sub-modules."""
         if self.paths is None:
             self.paths = {}
             if hasattr(self.owner, "named_modules"):
                 self.paths = {id(m): path for path, m in self.owner.named_modules()}
-        path = self.paths.get(id(module))
+        return self.paths
+
+    def _path(self, module: Any) -> str:
+        path = self.named().get(id(module))
         if path is None:
             # No attribute of the owner: told apart by what it is, never by which one came first.
             what = getattr(module, "identity", None)

@@ -272,8 +272,7 @@ class Purchase:
             usage = Usage(**self._worst(held))
         else:
             usage = Usage(calls=1)
-        held.settle(usage)
-        if self._intent is None:
+        if not held.settle(usage) or self._intent is None:
             return
         dropped = isinstance(error, UnsupportedError) and error.parameter in OPTIONAL
         transient = dropped or isinstance(error, TransientLMError)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from redraft.budget import Budget, Meter
+from redraft.budget import UNLIMITED, Budget, Meter
 from redraft.config import settings
 from redraft.errors import (
     BudgetExceeded,
@@ -80,7 +80,7 @@ class Run:
         self.run_id: str = self.root.run_id if self.parent else run_id or _new_id()
         self.strict = here.strict if strict is None else strict
         self.tries = here.tries
-        self.budget = budget or (Budget() if self.parent else here.budget)
+        self.budget = budget or (UNLIMITED if self.parent else here.budget)
         self.meter = Meter(self.budget, frame.meter if frame else None)
         self.scope = frame.nested_run() if frame else ""
         self._frame = Frame(run=self, scope=self.scope, meter=self.meter, advice=frame.advice if frame else NO_ADVICE)
@@ -167,13 +167,7 @@ class Run:
         outer = self._here()
         tried = self._ledger.begin(rung, parent, inputs)
         scope = self._ledger.scope_of(tried.index)
-        frame = Frame(
-            run=self,
-            scope=scope,
-            meter=self._metered(scope, outer),
-            advice=advice or outer.advice,
-            owner=outer.owner,
-        )
+        frame = outer.attempt(self, scope, self._metered(scope, outer), advice or outer.advice)
         drafts: list[Prediction] = []
         try:
             with entered(frame):

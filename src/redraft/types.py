@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
-from operator import attrgetter
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from redraft.jsonable import as_text
 
@@ -19,6 +18,8 @@ Message = Mapping[str, Any]
 
 Inputs = Mapping[str, Any]
 """A module's named inputs."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,15 +67,8 @@ class Request:
     """Further body fields, passed to the upstream as they are."""
 
     def but(self, **changes: Any) -> Request:
-        """A copy with some fields changed. `dataclasses.replace` takes twice as long, and Run copies most requests."""
-        copy = object.__new__(Request)
-        for name, value in (*zip(_REQUEST, _request_values(self), strict=True), *changes.items()):
-            object.__setattr__(copy, name, value)
-        return copy
-
-
-_REQUEST = tuple(Request.__dataclass_fields__)
-_request_values = attrgetter(*_REQUEST)
+        """A copy with some fields changed."""
+        return _changed(self, changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,7 +305,7 @@ class Attempt:
     prediction: Prediction | None = None
     score: Score | None = None
     critique: Critique | None = None
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = Usage()
     error: Exception | None = None
     """Why there is no prediction."""
     accepted: bool = False
@@ -328,7 +322,7 @@ class Attempt:
 
     def but(self, **changes: Any) -> Attempt:
         """A copy with some fields changed."""
-        return replace(self, **changes)
+        return _changed(self, changes)
 
 
 def draft_text(prediction: Prediction) -> str:
@@ -379,6 +373,16 @@ class Event:
     """Set for what is replayed by key: calls, decisions, steps."""
     data: Mapping[str, Any] = field(default_factory=dict)
     """JSON values only."""
+
+
+def _changed(value: T, changes: Mapping[str, Any]) -> T:
+    """`dataclasses.replace` in half the time, for these values: they have slots, and check nothing when made."""
+    copy = object.__new__(type(value))
+    for name in type(value).__slots__:  # type: ignore[attr-defined]
+        object.__setattr__(copy, name, getattr(value, name))
+    for name, changed in changes.items():
+        object.__setattr__(copy, name, changed)
+    return copy
 
 
 EVENT_VERSION = 1

@@ -11,10 +11,10 @@ import click
 
 from redraft.cli.codes import Exit
 from redraft.cli.interrupt import Stopper
+from redraft.cli.options import RunOptions
 from redraft.cli.output import coloured, complain, emit, emit_json
 from redraft.cli.plan import budget, plan
-from redraft.cli.progress import Progress, progress
-from redraft.cli.run import RunOptions
+from redraft.cli.progress import Progress, Silent
 from redraft.cli.task import read_task
 from redraft.errors import RedraftError
 from redraft.protocols import Strategy
@@ -32,7 +32,7 @@ def perform(options: RunOptions) -> int:
     task = read_task(options.task, options.file)
     with _no_notices(options.quiet):
         strategy = plan(options)
-    told = progress(quiet=options.quiet)
+    told = _progress(quiet=options.quiet)
     told.watch(getattr(strategy, "module", None))
     run = Run(budget=budget(options), seed=options.seed, listeners=told.listeners)
     stopper = Stopper(run, told)
@@ -82,3 +82,14 @@ def _no_notices(quiet: bool) -> Iterator[None]:
     """-q also silences what the library itself says on stderr, once a process."""
     with contextlib.redirect_stderr(io.StringIO()) if quiet else contextlib.nullcontext():
         yield
+
+
+def _progress(*, quiet: bool) -> Progress:
+    """What fits this stderr: nothing, plain lines, or a live display."""
+    if quiet:
+        return Silent()
+    if not sys.stderr.isatty():
+        return Progress()
+    from redraft.cli.live import LiveProgress
+
+    return LiveProgress()

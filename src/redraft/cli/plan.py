@@ -8,7 +8,7 @@ from typing import Any
 from redraft import registry
 from redraft.budget import Budget
 from redraft.checks import Check, from_file, parse
-from redraft.cli.run import RunOptions
+from redraft.cli.options import RunOptions
 from redraft.config import resolve_lm
 from redraft.errors import UsageError
 from redraft.modules import Predict

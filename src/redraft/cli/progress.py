@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -117,17 +116,6 @@ class Silent(Progress):
 
     def show(self, line: Line) -> None:
         """Nothing."""
-
-
-def progress(*, quiet: bool) -> Progress:
-    """What fits this stderr: nothing, plain lines, or a live display."""
-    if quiet:
-        return Silent()
-    if not sys.stderr.isatty():
-        return Progress()
-    from redraft.cli.live import LiveProgress
-
-    return LiveProgress()
 
 
 _NOTES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {

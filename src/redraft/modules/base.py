@@ -59,6 +59,15 @@ class Module:
         """What the module does, as async code; it awaits other modules' `acall`."""
         return await self.acall(**inputs)
 
+    def identity(self) -> str:
+        """What tells this module from others of its class, the same in every process: its class and its sub-modules."""
+        inside = [(path, m) for path, m in self.named_modules() if isinstance(m, Module)]
+        return "|".join([type(self).__name__, *(f"{path}={m._kind()}" for path, m in inside)])
+
+    def _kind(self) -> str:
+        """`identity` without the sub-modules, which `named_modules` lists by themselves."""
+        return type(self).__name__
+
     def named_modules(self) -> Iterator[tuple[str, Any]]:
         """All modules inside this one with their attribute paths, e.g. `("steps[0].critic", <Predict>)`."""
         seen: set[int] = {id(self)}

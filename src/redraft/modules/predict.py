@@ -122,8 +122,11 @@ class Predict(Module):
         return await frame.run.complete(request, lm=lm, role=self.role)
 
     def identity(self) -> str:
-        """What tells this module from others of its class, the same in every process."""
-        lm = self.lm if isinstance(self.lm, str | None) else self.lm.name
+        """See `Module`."""
+        return self._kind()
+
+    def _kind(self) -> str:
+        lm = getattr(self.lm, "name", self.lm)
         parts = (self.signature, self.signature.instructions, lm, self.system, self.temperature, self.max_tokens)
         return "|".join(map(str, parts))
 
