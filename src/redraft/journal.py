@@ -14,6 +14,7 @@ from hashlib import blake2b
 from operator import attrgetter
 from typing import Any
 
+from redraft.errors import InputError
 from redraft.jsonable import canonical, plain
 from redraft.protocols import Store
 from redraft.types import Choice, Completion, Event, Issue, Request, Score, Usage, Verdict
@@ -226,7 +227,12 @@ def inputs_digest(inputs: Mapping[str, Any]) -> str:
     """`digest` of a module's inputs, whatever their order."""
     if all(type(value) is str for value in inputs.values()):  # the usual case, five times as fast
         return digest(repr(sorted(inputs.items())))
-    return digest(dict(inputs))
+    try:
+        return digest(dict(inputs))
+    except (RecursionError, ValueError) as error:
+        raise InputError(
+            f"an input contains itself or nests too deeply to be recorded: {error}; pass plain data"
+        ) from error
 
 
 def derived_seed(seed: int, scope: str) -> int:

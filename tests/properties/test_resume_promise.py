@@ -54,7 +54,7 @@ def drafts(attempts):
     ]
 
 
-async def whole(node, plan, seed, latency=0.002, budget=None):
+async def whole(node, plan, seed, latency=0.001, budget=None):
     rng = random.Random(seed)
     store = MemoryStore()
     lm = BookkeepingLM(plan, rng, latency)
@@ -81,6 +81,26 @@ def test_killed_anywhere_it_ends_where_it_would_have_ended(node, plan, seed, sha
             assert ending(again) == ending(first)
             assert len(again.lm.calls) <= len(first.lm.calls) - len([e for e in kept if e.kind == "call"])
             events = left.read("r")  # the next kill cuts what this life left
+
+    asyncio.run(main())
+
+
+@given(
+    node=programs(("gather", "refine"), st.none(), keep=st.just(False)),
+    seed=st.integers(0, 10**6),
+    shares=st.lists(st.floats(0.3, 1), min_size=3, max_size=3),
+)
+@quick
+def test_arrival_order_is_no_part_of_a_key(node, seed, shares):
+    """Modules in closures, all given the same input at once, in an order that is new in every life."""
+
+    async def main():
+        first, store = await whole(node, {}, seed)
+        for life, share in enumerate(shares):
+            left, kept = prefix(store.read("r"), share)
+            again = await resumed(node, {}, seed + life + 1, left)
+            assert len(again.lm.calls) == len(first.lm.calls) - len([e for e in kept if e.kind == "call"])
+            assert ending(again) == ending(first)
 
     asyncio.run(main())
 

