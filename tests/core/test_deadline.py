@@ -222,9 +222,9 @@ async def test_a_with_block_has_a_deadline_too():
 
 def test_a_sync_call_has_a_deadline_too():
     with Stopwatch() as watch:
-        result = Refine(
-            Predict("q -> a", lm=DeafLM(0.8, replies=1)), reward_fn=constant, budget=Budget(seconds=LIMIT)
-        )(q="x")
+        result = Refine(Predict("q -> a", lm=DeafLM(0.8, replies=1)), reward_fn=constant, budget=Budget(seconds=LIMIT))(
+            q="x"
+        )
     assert watch.seconds < LIMIT + SLACK
     expect(result, "reply 1")
 

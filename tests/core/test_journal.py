@@ -1,6 +1,7 @@
 """Keys, occurrences, replay, divergence, and what earlier processes spent."""
 
-import datetime
+import copy
+import datetime as dt
 import enum
 import json
 import pathlib
@@ -32,7 +33,7 @@ from redraft.types import Choice, Completion, Critique, Issue, Score, Usage, Ver
 
 def numbered(**options):
     """Every reply is a new one: a repeated call shows."""
-    lm = FunctionLM(lambda request: f"reply {len(lm.requests)}", **options)
+    lm = FunctionLM(lambda request: f"reply {len(lm.requests)}", **options)  # its own requests, this one included
     return lm
 
 
@@ -119,7 +120,7 @@ STABLE = [
     Colour.RED,
     Opaque(),
     Opaque,
-    datetime.date(2026, 1, 2),
+    dt.date(2026, 1, 2),
     pathlib.Path("a"),
     ValueError("v"),
     test_a_key_is_scope_content_and_occurrence,
@@ -129,16 +130,14 @@ STABLE = [
 
 @pytest.mark.parametrize("value", STABLE, ids=lambda value: type(value).__name__)
 def test_digests_are_equal_for_equal_values_and_hold_no_address(value):
-    import copy
-
     assert digest({"v": value}) == digest({"v": copy.deepcopy(value)})
 
 
 def test_digests_differ_for_different_values():
     pairs = [
         (pathlib.Path("a"), pathlib.Path("b")),
-        (datetime.date(2026, 1, 2), datetime.date(2026, 1, 3)),
-        (datetime.timedelta(1), datetime.timedelta(2)),
+        (dt.date(2026, 1, 2), dt.date(2026, 1, 3)),
+        (dt.timedelta(1), dt.timedelta(2)),
         (Point(1), Point(2)),
         (b"a", b"b"),
         ({1: "a"}, {1: "b"}),
@@ -214,7 +213,7 @@ async def test_a_finished_run_replays_without_a_call_and_adds_no_events():
     store, lm = MemoryStore(), numbered()
     strategy = Refine(Predict("q -> a", lm=lm), N=3, reward_fn=lambda inputs, p: float(p.a[-1]))
     first = await run(strategy, store)
-    before = [event for event in store.read("run")]
+    before = store.read("run")
     again = await run(strategy, store)
     assert len(lm.requests) == 3
     assert (again.a, again.score, again.stop_reason, again.usage) == (
@@ -361,7 +360,7 @@ async def test_code_that_diverges_buys_anew_and_says_so():
 
 async def test_strict_raises_instead():
     store = MemoryStore()
-    lm, strategy = changing()
+    _, strategy = changing()
     await run(strategy, store)
     with pytest.raises(DivergedError, match="recorded in /attempt"):
         await run(strategy, store, strict=True)

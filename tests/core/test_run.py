@@ -400,7 +400,7 @@ async def test_an_abandoned_thread_buys_nothing():
         time.sleep(0.4)
         try:
             seen.append(predict(q="late"))
-        except BaseException as error:
+        except RunClosed as error:
             seen.append(error)
         over.set()
         return q
@@ -586,7 +586,7 @@ async def test_accept_never_takes_what_scores_below_the_best():
     class Worse:
         async def steps(self, run, inputs):
             for value in (2.0, 1.0):
-                attempt = await run.attempt(lambda q: str(value), inputs, scorer=Fixed(value))
+                attempt = await run.attempt(lambda q, text=str(value): text, inputs, scorer=Fixed(value))
                 accepted.append(run.accept(attempt, "because"))
             return StopReason.ROUNDS
 

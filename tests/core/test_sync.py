@@ -283,6 +283,25 @@ def test_a_thread_that_outlives_its_loop_gets_a_clear_error():
     assert isinstance(got[0], RunClosed)
 
 
+def test_a_call_that_reaches_a_loop_in_its_last_turn_does_not_hang():
+    """The loop takes the call and ends before it begins."""
+    loop, got = asyncio.new_event_loop(), []
+
+    def work():
+        try:
+            run_sync(lambda: asyncio.sleep(0), home=loop)
+        except RunClosed as error:
+            got.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    time.sleep(0.05)
+    loop.close()
+    thread.join(3)
+    assert not thread.is_alive()
+    assert len(got) == 1
+
+
 async def test_an_abandoned_thread_is_not_waited_for():
     release = threading.Event()
     task = asyncio.ensure_future(in_thread(release.wait, 10))

@@ -78,7 +78,9 @@ def test_cancelled_at_any_moment_nothing_leaks_and_all_is_charged(node, plan, se
         rng = random.Random(seed)
         outcome = await execute(node, BookkeepingLM(plan, rng), rng, cancel_after=after, how=how)
         for _ in range(200):
-            if in_flight(outcome.run)[0] == 0 and all(task.done() for task in asyncio.all_tasks() - {asyncio.current_task()}):
+            if in_flight(outcome.run)[0] == 0 and all(
+                task.done() for task in asyncio.all_tasks() - {asyncio.current_task()}
+            ):
                 break
             await asyncio.sleep(0.002)
         check_nothing_leaks(outcome)

@@ -78,6 +78,7 @@ def test_killed_anywhere_it_ends_where_it_would_have_ended(node, plan, seed, sha
             note(f"cut at {len(kept)} of {len(events)}")
             bought = {call.seed for call in again.lm.calls}
             assert not bought & seeds_of("call", kept), "a committed reply was bought again"
+            assert len(again.lm.effects) == len(first.lm.effects) - len([e for e in kept if e.kind == "step"])
             assert ending(again) == ending(first)
             assert len(again.lm.calls) <= len(first.lm.calls) - len([e for e in kept if e.kind == "call"])
             events = left.read("r")  # the next kill cuts what this life left

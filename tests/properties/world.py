@@ -61,6 +61,7 @@ class BookkeepingLM(FunctionLM):
         self.latency = latency
         self.greedy = greedy
         self.calls = []
+        self.effects = []
         self._tries = defaultdict(int)
 
     async def generate(self, request, on_delta=None):
@@ -125,7 +126,7 @@ class Built(Module):
     """User code made of a node."""
 
     def __init__(self, node, lm, rng):
-        self._node = node
+        self.name = f"{node.kind}{node.id}"
         self._rng = rng
         parts = tuple(build(child, lm, rng) for child in node.children)
         if node.keep:
@@ -201,6 +202,7 @@ class Levelled(Module):
     """Notes around a strategy whose budget its calls count on."""
 
     def __init__(self, node, lm, rng):
+        self.name = f"{node.kind}{node.id}"
         self._node = node
         self.strategy = strategy(node, lm, rng)
 
@@ -212,6 +214,21 @@ class Levelled(Module):
             return text_of((await self.strategy.acall(q=q)).prediction)
         finally:
             levels.reset(token)
+
+
+class Effect(Module):
+    """A user's own effect, journalled as a step."""
+
+    def __init__(self, node, lm):
+        self.name = f"effect{node.id}"
+        self._lm = lm
+
+    async def aforward(self, q):
+        return await current_frame().run.step("effect", self._do, q)
+
+    def _do(self, q):
+        self._lm.effects.append(self.name)
+        return f"{self.name} of {q}"
 
 
 def reward(inputs, prediction):
@@ -264,6 +281,8 @@ STRATEGIES = ("refine", "best", "self_refine", "reflect")
 
 
 def build(node, lm, rng):
+    if node.kind == "effect":
+        return Effect(node, lm)
     if node.kind == "leaf":
         return Predict("q -> a", lm=lm, system=f"You are leaf{node.id}.", max_tokens=8 if node.N == 2 else None)
     return KINDS[node.kind](node, lm, rng)
@@ -280,10 +299,11 @@ budgets = st.one_of(
 )
 
 
-leaves = st.builds(Node, kind=st.just("leaf"), id=st.just(0), N=st.integers(2, 3))
+leaves = st.builds(Node, kind=st.sampled_from(["leaf", "leaf", "leaf", "effect"]), id=st.just(0), N=st.integers(2, 3))
+either = st.booleans()
 
 
-def nodes(kinds, limits, depth, keep=st.booleans()):
+def nodes(kinds, limits, depth, keep=either):
     """User code around leaves, strategies and more user code; ids are set afterwards."""
     users = st.sampled_from([kind for kind in kinds if kind not in STRATEGIES])
     if depth == 0:

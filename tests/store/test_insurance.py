@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from redraft.errors import StoreError
 from redraft.journal import DONE
 from redraft.store import insurance
 from redraft.store.sqlite import SqliteStore
@@ -440,7 +441,7 @@ async def test_without_the_file_an_append_waits_for_its_transaction(store, path,
 
 async def test_a_name_with_half_a_surrogate_pair_is_refused_at_once(store):
     await store.append("run", [event(0)])
-    with pytest.raises(Exception, match="surrogates not allowed"):
+    with pytest.raises(StoreError, match="surrogates not allowed"):
         await store.append("run", [Event(seq=1, kind="cut \ud83d off", time=1.0)])
     await store.append("run", [event(1)])
     assert [e.seq for e in store.read("run")] == [0, 1]
@@ -479,7 +480,7 @@ async def test_close_while_others_append(path):
                     await store.append("run", [event(seq)])
                     acknowledged.append(seq)
 
-            with pytest.raises(Exception, match="is closed"):
+            with pytest.raises(StoreError, match="is closed"):
                 asyncio.run(main())
 
         thread = threading.Thread(target=append)

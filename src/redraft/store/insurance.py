@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from redraft.jsonable import encoder
 from redraft.store.rows import Row
 
 if sys.platform != "win32":  # which has no such locks: there an append pays for its transaction
@@ -25,7 +26,7 @@ if sys.platform != "win32":  # which has no such locks: there an append pays for
 
 _TOO_LONG = 1 << 20
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_encode = encoder(ensure_ascii=False)
 
 
 class Insurance:

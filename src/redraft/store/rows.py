@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from redraft.errors import StoreError
+from redraft.jsonable import encoder
 from redraft.types import Event
 
 Row = tuple[int, float, str, str, str, str]
@@ -26,9 +26,8 @@ def _plain(value: object) -> dict[Any, Any]:
     raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
-_json = partial(json.JSONEncoder, separators=(",", ":"), check_circular=False, allow_nan=False, default=_plain)
-_encode_readable = _json(ensure_ascii=False).encode
-_encode_escaped = _json(ensure_ascii=True).encode
+_encode_readable = encoder(ensure_ascii=False, allow_nan=False, default=_plain)
+_encode_escaped = encoder(ensure_ascii=True, allow_nan=False, default=_plain)
 
 
 def encode(run_id: str, event: Event) -> str:
