@@ -7,6 +7,7 @@ only; a file may name the variable (`api_key_env`), never hold the key.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -87,10 +88,16 @@ def _changed(base: Settings, changes: Mapping[str, Any]) -> Settings:
     known = Settings.__dataclass_fields__
     if unknown := [name for name in changes if name not in known]:
         raise ConfigError(f"no setting named {unknown[0]!r}; the settings are: {', '.join(known)}")
-    for name, (fits, wanted) in _FITTING.items():
-        if name in changes and not fits(changes[name]):
-            raise ConfigError(f"{name}={changes[name]!r}: give {wanted}")
+    check_fits(changes)
     return replace(base, **changes)
+
+
+def check_fits(values: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` for a value that is no such setting."""
+    for name, value in values.items():
+        fits, wanted = _FITTING.get(name, (None, ""))
+        if fits is not None and not fits(value):
+            raise ConfigError(f"{name}={value!r}: give {wanted}")
 
 
 _FITTING: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -111,7 +118,7 @@ def resolve_lm(model: LM | str | None = None, base_url: str | None = None) -> LM
     if wanted is not None and not isinstance(wanted, str):
         return wanted
     # Asked on every call of a module that names no LM object: worked out once for the same surroundings.
-    said = (wanted, base_url or here.base_url, os.getcwd(), *map(os.environ.get, _VARIABLES))  # noqa: PTH109 - a Path costs five times as much
+    said = (wanted, base_url or here.base_url, _folder(), *map(os.environ.get, _VARIABLES))
     if said not in _resolved:
         name, url, key = _filled_in(wanted, base_url or here.base_url)
         _resolved[said] = _lms.get((name, url)) or _lms.setdefault((name, url), _make(name, url, key))
@@ -120,8 +127,9 @@ def resolve_lm(model: LM | str | None = None, base_url: str | None = None) -> LM
 
 def _filled_in(model: str | None, base_url: str | None) -> tuple[str, str | None, str | None]:
     """What was not said, in order: environment, file, an OpenAI endpoint, the embedded model. Last, the key."""
-    known = model is not None and (base_url is not None or registry.split_model(model)[0] not in (None, "openai"))
-    file = {} if known and os.environ.get("OPENAI_API_KEY", base_url) else project_file()
+    elsewhere = model is not None and registry.split_model(model)[0] not in (None, "openai")
+    told = elsewhere or (model is not None and base_url is not None)
+    file = {} if told and (elsewhere or os.environ.get("OPENAI_API_KEY", base_url)) else project_file()
     model = model if model is not None else os.environ.get("REDRAFT_MODEL") or file.get("model")
     if model is not None and not model.strip():
         raise ConfigError("the model's name is empty; name one (-m NAME, model=...) or leave it out")
@@ -161,7 +169,8 @@ def project_file() -> dict[str, Any]:
     import tomllib
     from pathlib import Path
 
-    for folder in (Path.cwd(), *Path.cwd().parents):
+    here = _folder()
+    for folder in (Path(here), *Path(here).parents) if here else ():
         for name in ("redraft.toml", "pyproject.toml"):
             path = folder / name
             if not path.is_file():
@@ -172,9 +181,18 @@ def project_file() -> dict[str, Any]:
                 raise ConfigError(f"{path} cannot be read as TOML: {error}") from error
             if name == "redraft.toml":
                 return _checked(path, content)
-            if "redraft" in content.get("tool", {}):
-                return _checked(path, content["tool"]["redraft"])
+            tools = content.get("tool")
+            if isinstance(tools, dict) and "redraft" in tools:
+                return _checked(path, tools["redraft"])
     return {}
+
+
+def _folder() -> str:
+    """Where the process works; empty if that folder is gone."""
+    try:
+        return os.getcwd()  # noqa: PTH109 - asked on every call, and a Path costs five times as much
+    except FileNotFoundError:
+        return ""
 
 
 def _checked(path: Path, content: Any) -> dict[str, Any]:
@@ -197,4 +215,7 @@ def say_once(line: str) -> None:
     """One notice on stderr, once a process."""
     if line not in _told:
         _told.add(line)
-        sys.stderr.write(line + "\n")
+        with contextlib.suppress(
+            OSError, ValueError, AttributeError
+        ):  # closed, full, or none at all: no reason to fail
+            sys.stderr.write(line + "\n")

@@ -26,12 +26,21 @@ def plain(value: Any) -> Any:
         return sorted(value, key=repr)
     if isinstance(value, bytes):
         return {"bytes": blake2b(value, digest_size=12).hexdigest()}
-    if isinstance(value, Exception):
+    if isinstance(value, BaseException):
         return f"{type(value).__name__}: {value}"
     if isinstance(value, Collection):  # never an iterator: looking at an input must not use it up
         return list(value)
     text = str(value)
     return f"<{type(value).__qualname__}>" if " at 0x" in text else text
+
+
+def showable(error: Exception) -> Exception:
+    """The error itself, or one that says of which kind it was if its own message cannot be made."""
+    try:
+        str(error)
+    except Exception:  # noqa: BLE001 - user code: an exception class with a faulty __str__
+        return RuntimeError(f"{type(error).__name__}, whose message cannot be shown")
+    return error
 
 
 def as_text(value: Any) -> str:

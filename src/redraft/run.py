@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from redraft.budget import UNLIMITED, Budget, Meter
-from redraft.config import settings
+from redraft.config import check_fits, settings
 from redraft.errors import (
     BudgetExceeded,
     DivergedError,
@@ -28,7 +28,7 @@ from redraft.errors import (
 )
 from redraft.frame import NO_ADVICE, Advice, Frame, current_frame, entered
 from redraft.journal import Journal, digest, score_from
-from redraft.jsonable import plain
+from redraft.jsonable import plain, showable
 from redraft.ledger import Ledger
 from redraft.protocols import LM, Delta, Scorer, Store, Strategy
 from redraft.purchase import Purchase
@@ -74,6 +74,7 @@ class Run:
         strict: bool | None = None,
     ) -> None:
         here = settings()
+        check_fits({"budget": budget or here.budget, "store": store, "seed": seed, "listeners": tuple(listeners)})
         frame = None if store or run_id else current_frame()
         self.parent: Run | None = frame.run if frame else None
         self.root: Run = self.parent.root if self.parent else self
@@ -147,7 +148,7 @@ class Run:
         except (LMError, UsageError):
             raise
         except Exception as error:
-            raise LMError(f"{lm.name} failed with {type(error).__name__}: {error}", sent=True) from error
+            raise LMError(f"{lm.name} failed with {type(error).__name__}: {showable(error)}", sent=True) from error
 
     async def attempt(
         self,
@@ -183,7 +184,7 @@ class Run:
     def _failed(self, tried: Attempt, frame: Frame, drafts: list[Prediction], error: BaseException) -> Attempt:
         """Put an attempt that did not end well on record, with the draft if there is one; raise what ends the run."""
         raised = isinstance(error, BudgetExceeded | RunClosed)
-        kept = error if isinstance(error, Exception) else RuntimeError("the module was cancelled from inside")
+        kept = showable(error) if isinstance(error, Exception) else RuntimeError("the module was cancelled from inside")
         if isinstance(error, asyncio.CancelledError) and _being_cancelled():
             raised, kept = True, RunClosed("cancelled")
         tried = tried.but(prediction=drafts[0] if drafts else None, error=kept, usage=frame.meter.usage)

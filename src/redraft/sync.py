@@ -144,8 +144,10 @@ async def call_user(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any
     """Call anything of a user's: a module (`acall`), `async def` (the fast path), or `def` (in a worker thread)."""
     try:
         return await _call(fn, *args, **kwargs)
-    except SystemExit as error:
-        raise _no_exit(error) from error
+    except (Exception, asyncio.CancelledError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise _ordinary(error) from error
 
 
 async def _call(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -202,14 +204,15 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 def _sendable(error: BaseException) -> BaseException:
     """A future refuses StopIteration: it would end the awaiting coroutine silently."""
-    if isinstance(error, StopIteration):
-        return RuntimeError(f"user code raised StopIteration: {error}")
-    return _no_exit(error) if isinstance(error, SystemExit) else error
+    ordinary = isinstance(error, Exception | asyncio.CancelledError) and not isinstance(error, StopIteration)
+    return error if ordinary else _ordinary(error)
 
 
-def _no_exit(error: SystemExit) -> RuntimeError:
-    """As it stands it would end the loop, and with it every other run of the process."""
-    return RuntimeError(f"user code called sys.exit({error.code!r}); return, or raise an ordinary error")
+def _ordinary(error: BaseException) -> RuntimeError:
+    """What is raised past every handler (an exit, a panic of native code) would end the loop, and every run with it."""
+    if isinstance(error, SystemExit):
+        return RuntimeError(f"user code called sys.exit({error.code!r}); return, or raise an ordinary error")
+    return RuntimeError(f"user code raised {type(error).__name__}: {error}")
 
 
 def _after_fork() -> None:

@@ -6,6 +6,7 @@ import re
 BOUNDARIES = {
     # The only places where any exception is caught, because any code may stand behind them.
     "redraft.run": "user code and the wire: errors are classified here",
+    "redraft.jsonable": "user code: an exception whose own message cannot be made",
     "redraft.sync": "user code in a worker thread: what it raises travels to the caller",
     "redraft.journal": "user code: a listener that fails must not hurt the run",
     "redraft.checks.parse": "user code: a check file is run to read its checks",

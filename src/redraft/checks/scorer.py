@@ -20,7 +20,9 @@ class Judgement:
     def __init__(
         self, checks: Sequence[Check | Callable[..., Any]] = (), reward: Callable[..., Any] | None = None
     ) -> None:
-        self.checks = tuple(c if isinstance(c, Check) else _as_check(c) for c in checks)
+        if isinstance(checks, Check) or callable(checks):
+            checks = (checks,)
+        self.checks = tuple(c if isinstance(c, Check) else _as_check(c) for c in checks or ())
         self.reward = reward
 
     @property

@@ -36,7 +36,11 @@ class Front(click.Group):
         except click.ClickException as error:
             return _failed(error.format_message(), error.exit_code)
         except (click.Abort, KeyboardInterrupt):
-            return Exit.INTERRUPTED
+            return _failed("interrupted", Exit.INTERRUPTED)
+        except BrokenPipeError:
+            return Exit.DONE
+        except OSError as error:
+            return _failed(f"{error.strerror}: {error.filename or 'stdout'}", Exit.FAILED)
         except RedraftError as error:
             return _failed(error, _code_of(error))
         except Exception as error:  # noqa: BLE001 - the boundary to the person at the terminal: never a traceback

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -12,6 +13,8 @@ import click
 
 def emit(text: str) -> None:
     """Write a text and a line end to stdout. A reader that has left is no error; a full disk is one."""
+    if sys.stdout is None:
+        raise click.ClickException("stdout is closed: the text could not be written")
     try:
         click.echo(text, color=True)  # True: as it stands, nothing stripped
     except OSError as error:
@@ -32,9 +35,21 @@ def complain(error: object) -> None:
     """One paragraph on stderr."""
     from redraft.report.text import one_line
 
-    click.echo(f"redraft: {one_line(error)}", err=True)
+    say(f"redraft: {one_line(error)}")
+
+
+def say(line: str) -> None:
+    """One line on stderr. Where it cannot be written it is dropped: the text on stdout matters more."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        click.echo(line, err=True)
+        sys.stderr.flush()
 
 
 def coloured() -> bool:
     """True if stdout is a terminal that wants colours."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return (
+        sys.stdout is not None
+        and sys.stdout.isatty()
+        and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM") != "dumb"
+    )

@@ -30,7 +30,7 @@ def perform(options: RunOptions) -> int:
     if options.json and options.show:
         raise click.UsageError(f"--json holds the {options.show} already; leave out --show")
     task = read_task(options.task, options.file)
-    with _no_notices(options.quiet):
+    with _no_notices(options.quiet), _user_prints():
         strategy = plan(options)
     told = _progress(quiet=options.quiet)
     told.watch(getattr(strategy, "module", None))
@@ -54,7 +54,7 @@ def perform(options: RunOptions) -> int:
 
 
 def _execute(stopper: Stopper, told: Progress, strategy: Strategy, task: str) -> Result:
-    with told:
+    with told, _user_prints():
         result = stopper.execute(strategy, {"task": task})
     told.ended(result)
     return result
@@ -66,7 +66,7 @@ def _print(options: RunOptions, result: Result) -> None:
     elif options.show:
         emit(trajectory(result.attempts, result.best, colour=coloured()))
     else:
-        emit(printable(result.text) if sys.stdout.isatty() else result.text)
+        emit(printable(result.text) if sys.stdout and sys.stdout.isatty() else result.text)
 
 
 def _exit_code(options: RunOptions, result: Result, stopper: Stopper) -> int:
@@ -75,6 +75,11 @@ def _exit_code(options: RunOptions, result: Result, stopper: Stopper) -> int:
     if result.stop_reason is StopReason.ERROR:
         return Exit.FAILED
     return Exit.DONE if result.passed or options.allow_fail else Exit.NOT_PASSED
+
+
+def _user_prints() -> contextlib.AbstractContextManager[object]:
+    """What a user's checks print belongs beside the progress: stdout is for the text alone."""
+    return contextlib.redirect_stdout(sys.stderr)
 
 
 @contextlib.contextmanager
@@ -88,7 +93,7 @@ def _progress(*, quiet: bool) -> Progress:
     """What fits this stderr: nothing, plain lines, or a live display."""
     if quiet:
         return Silent()
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         return Progress()
     from redraft.cli.live import LiveProgress
 

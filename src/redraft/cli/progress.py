@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import click
-
+from redraft.cli.output import say
 from redraft.errors import RedraftError
 from redraft.journal import score_from
 from redraft.report.text import decided, judged, one_line
@@ -59,7 +58,7 @@ class Progress:
 
     def show(self, line: Line) -> None:
         """Write one line."""
-        click.echo(str(line), err=True)
+        say(str(line))
 
     def watch(self, module: Any) -> None:
         """Follow the fetching of the module's model, should it have to be fetched."""

@@ -101,7 +101,12 @@ def cache_dir() -> Path:
     """Where redraft keeps models for this user: `REDRAFT_CACHE`, else where the platform keeps caches. Not created here."""
     if own := os.environ.get("REDRAFT_CACHE"):
         return Path(own).expanduser().absolute()
-    home = Path.home()
+    try:
+        home = Path.home()
+    except RuntimeError as error:
+        raise ConfigError(
+            f"there is no place for the model: {error}. Set REDRAFT_CACHE to a folder, or HOME."
+        ) from error
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "redraft" / "Cache"
     if sys.platform == "darwin":

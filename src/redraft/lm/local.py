@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -18,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from redraft.config import say_once
 from redraft.errors import BadRequestError, ConfigError, LocalEngineError, ModelFetchError, RedraftError
 from redraft.lm import catalogue
 from redraft.lm.engine import Engine, EngineSpec, check_open, ending, engine_for, in_worker
@@ -125,9 +125,9 @@ class LocalLM:
         with _fetching:
             check_open()
             if not model.pulled and self.on_fetch is None:
-                sys.stderr.write(
+                say_once(
                     f"redraft: fetching {model.name} ({model.size / (1 << 20):.0f} MB, {model.licence}) once into "
-                    f"{model.path.parent}\n"
+                    f"{model.path.parent}"
                 )
             try:
                 catalogue.fetch(model, progress)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from redraft.budget import Budget
 from redraft.checks import Judgement
-from redraft.config import resolve_lm
+from redraft.config import check_fits, resolve_lm
 from redraft.errors import InputError
 from redraft.frame import Advice, current_frame, entered
 from redraft.modules import Module, Predict
@@ -34,6 +35,11 @@ class Refining(Module):
         threshold: float | None = None,
         budget: Budget | None = None,
     ) -> None:
+        if reward_fn is not None and not callable(reward_fn):
+            raise InputError(f"reward_fn={reward_fn!r}: give a function (args, pred) -> number")
+        if threshold is not None and not (isinstance(threshold, int | float) and math.isfinite(threshold)):
+            raise InputError(f"threshold={threshold!r}: give a finite number, or None")
+        check_fits({"budget": budget or Budget()})
         self.module = as_module(module)
         self.judgement = Judgement(checks, reward_fn)
         self.threshold = threshold

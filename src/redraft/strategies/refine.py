@@ -6,6 +6,7 @@ measured to harm). A retry never shows the bad draft.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -40,6 +41,10 @@ class Refine(Refining):
         super().__init__(module, checks=checks, reward_fn=reward_fn, threshold=threshold, **options)
         if not isinstance(N, int) or N < 1:
             raise InputError(f"N={N!r}: give the number of attempts, 1 or more")
+        if fail_count is not None and (not isinstance(fail_count, int) or fail_count < 0):
+            raise InputError(f"fail_count={fail_count!r}: give how many attempts may fail, 0 or more, or None")
+        if not isinstance(temperature, int | float) or not 0 <= temperature < math.inf:
+            raise InputError(f"temperature={temperature!r}: give a finite number, 0 or more")
         self.N = N
         self.fail_count = N - 1 if fail_count is None else fail_count
         self.temperature = temperature
