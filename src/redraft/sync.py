@@ -24,6 +24,9 @@ T = TypeVar("T")
 _IDLE_SECONDS = 10.0
 _GOODBYE = 0.2  # seconds that interrupted sync calls get to close their connections
 
+_LOOK = 0.5  # seconds between two looks at whether the loop still runs
+_ENDED = "the event loop of this run has ended; start a new run"
+
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 
@@ -64,23 +67,40 @@ def run_sync(make: Callable[[], Coroutine[Any, Any, T]], home: asyncio.AbstractE
         finally:
             finished.set()
 
-    done = submit(whole, loop)
+    coroutine = whole()
+    done = _start(coroutine, loop)
     try:
-        return done.result()
+        return _outcome(done, coroutine, loop)
     except KeyboardInterrupt:
         done.cancel()
         finished.wait(_GOODBYE)
         raise
 
 
+def _outcome(done: Future[T], coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
+    """Wait for the end; a loop that closed with the call still in its queue will never come to it."""
+    while True:
+        try:
+            return done.result(_LOOK)
+        except TimeoutError:
+            if done.done():
+                raise
+            if loop.is_closed():
+                coroutine.close()
+                raise RunClosed(_ENDED) from None
+
+
 def submit(make: Callable[[], Coroutine[Any, Any, T]], loop: asyncio.AbstractEventLoop) -> Future[T]:
     """Start a coroutine on another thread's loop, in a copy of the caller's context."""
-    coroutine = make()
+    return _start(make(), loop)
+
+
+def _start(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> Future[T]:
     try:
         return asyncio.run_coroutine_threadsafe(coroutine, loop)
     except RuntimeError as error:
         coroutine.close()
-        raise RunClosed("the event loop of this run has ended; start a new run") from error
+        raise RunClosed(_ENDED) from error
 
 
 async def on_loop(make: Callable[[], Coroutine[Any, Any, T]], home: asyncio.AbstractEventLoop | None) -> T:

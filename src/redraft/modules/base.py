@@ -60,19 +60,30 @@ class Module:
         return await self.acall(**inputs)
 
     def identity(self) -> str:
-        """What tells this module from others of its class, the same in every process: its class and its sub-modules."""
+        """What tells this module from others of its class, the same in every process: its class, its plain attributes
+        (texts, numbers, and collections of them) and its sub-modules.
+        """
         inside = [(path, m) for path, m in self.named_modules() if isinstance(m, Module)]
-        return "|".join([type(self).__name__, *(f"{path}={m._kind()}" for path, m in inside)])
+        return "|".join([self._kind(), *(f"{path}={m._kind()}" for path, m in inside)])
 
     def _kind(self) -> str:
         """`identity` without the sub-modules, which `named_modules` lists by themselves."""
-        return type(self).__name__
+        plain = (f"{name}={value!r}" for name, value in vars(self).items() if _is_plain(value))
+        return f"{type(self).__name__}({', '.join(plain)})"
 
     def named_modules(self) -> Iterator[tuple[str, Any]]:
         """All modules inside this one with their attribute paths, e.g. `("steps[0].critic", <Predict>)`."""
         seen: set[int] = {id(self)}
         for name, value in vars(self).items():
             yield from _walk(name, value, seen)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
+    return isinstance(value, str | int | float | None)
 
 
 def _walk(path: str, value: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:

@@ -271,7 +271,7 @@ def _why_empty(signature: SignatureSpec, completion: Completion, reply: Choice) 
             return f"the model only thought until its limit of {_limit(completion)} and wrote no {names}; raise max_tokens or lower the effort"
         return f"the model only thought ({len(reply.reasoning)} characters) and wrote no {names}"
     if reply.finish_reason == "length":
-        return f"the reply is empty at {_limit(completion)}: no {names}; raise max_tokens"
+        return f"the reply is empty at its limit ({_limit(completion)}): no {names}; raise max_tokens"
     return f"the reply is empty (finish reason: {reply.finish_reason or 'not given'}): no {names}"
 
 
