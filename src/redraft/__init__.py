@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from redraft.budget import Budget
     from redraft.checks import Check, check
     from redraft.config import configure, context
-    from redraft.frame import Advice
+    from redraft.frame import Advice, in_run
     from redraft.judges import Critic, Pairwise
     from redraft.modules import ChainOfThought, Module, Predict
     from redraft.protocols import LM, Interpreter, Scorer, Store, Strategy
@@ -65,6 +65,7 @@ _EXPORTS = {
     "configure": "redraft.config",
     "context": "redraft.config",
     "errors": "redraft.errors",
+    "in_run": "redraft.frame",
     "testing": "redraft.testing",
 }
 
@@ -108,6 +109,7 @@ __all__ = [
     "configure",
     "context",
     "errors",
+    "in_run",
     "testing",
 ]
 

@@ -6,10 +6,10 @@ the surrounding run: one meter, one journal.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from redraft.budget import Meter
 from redraft.journal import digest, inputs_digest
@@ -17,6 +17,9 @@ from redraft.protocols import LM
 
 if TYPE_CHECKING:
     from redraft.run import Run
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +98,22 @@ _frame: ContextVar[Frame | None] = ContextVar("redraft_frame", default=None)
 def current_frame() -> Frame | None:
     """The frame of the running code; None outside any run."""
     return _frame.get()
+
+
+def in_run(fn: Callable[..., T]) -> Callable[..., T]:
+    """The function as part of the surrounding run, from whatever thread it is called: for thread pools of your own.
+
+    `pool.map(in_run(predict), questions)` spends from the run's budget; without it each call would open a run of its own.
+    """
+    frame = current_frame()
+
+    def call(*args: Any, **kwargs: Any) -> T:
+        if frame is None:
+            return fn(*args, **kwargs)
+        with entered(frame):
+            return fn(*args, **kwargs)
+
+    return call
 
 
 class entered:  # noqa: N801 - used like contextlib's functions; a class, since it stands on every call's path

@@ -7,17 +7,20 @@ nothing. Nothing here calls a model or decides anything.
 
 from __future__ import annotations
 
+import asyncio
+import os
 import time
+import weakref
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import blake2b
 from operator import attrgetter
 from typing import Any
 
-from redraft.errors import InputError
+from redraft.errors import InputError, StoreError
 from redraft.jsonable import canonical, plain
 from redraft.protocols import Store
-from redraft.types import Choice, Completion, Event, Issue, Request, Score, Usage, Verdict
+from redraft.types import EVENT_VERSION, Choice, Completion, Event, Issue, Request, Score, Usage, Verdict
 from redraft.types import Critique as CritiqueValue
 
 CALL = "call"
@@ -69,6 +72,12 @@ class MemoryStore:
         self._events.clear()
 
 
+def _seen(future: asyncio.Future[None]) -> None:
+    """A note that could not be written: the next commit meets the same error and raises it."""
+    if not future.cancelled():
+        future.exception()
+
+
 class _Done:
     """An awaitable that is over already, without a task switch."""
 
@@ -88,6 +97,7 @@ class Journal:
     def __init__(self, store: Store | None, run_id: str, listeners: Sequence[Callable[[Event], None]] = ()) -> None:
         self.store = store
         self.run_id = run_id
+        self.closed = False
         self.events: list[Event] = store.read(run_id) if store else []
         self._listeners = list(listeners)
         self._counts: dict[tuple[str, str], int] = {}
@@ -100,6 +110,26 @@ class Journal:
         self.resumed = bool(self.events)
         self.streams = any(getattr(listener, "deltas", False) for listener in listeners)
         """A listener with a true attribute `deltas` is also shown replies while they are written (not journalled)."""
+
+    def begin(self, seed: int | None, budget: object) -> int:
+        """Record the run's start; returns its seed: the given or a drawn one, and on a resume the one on record."""
+        old = self.recorded("run", "run")
+        drawn = int.from_bytes(os.urandom(4), "big") >> 1 if seed is None else seed
+        seed = int(old.data["seed"]) if old is not None else drawn
+        self.note("run", key="run", seed=seed, version=EVENT_VERSION, budget=plain(budget))
+        return seed
+
+    def claim(self) -> None:
+        """Raises `StoreError` if this run is open in this process already: two would write over each other."""
+        if self.store is None:
+            return
+        key = (id(self.store), self.run_id)
+        other = _open[key]() if key in _open else None
+        if other is not None and other is not self and not other.closed:
+            raise StoreError(
+                f"run {self.run_id!r} is open in this process already; wait for its end, or take another id"
+            )
+        _open[key] = weakref.ref(self)
 
     def key(self, scope: str, what: str) -> str:
         """The key of the next occurrence of `what` in a scope."""
@@ -119,7 +149,9 @@ class Journal:
 
     def note(self, kind: str, *, scope: str = "", key: str = "", **data: Any) -> Event:
         """Append an event; it is written with the next commit. A recorded one is shown again, not doubled."""
-        event, _ = self._append(kind, scope, key, data)
+        event, durable = self._append(kind, scope, key, data)
+        if isinstance(durable, asyncio.Future):
+            durable.add_done_callback(_seen)
         if self._listeners:
             self.tell(event)
         return event
@@ -152,7 +184,9 @@ class Journal:
         for listener in tuple(self._listeners):
             try:
                 listener(event)
-            except Exception as error:  # noqa: BLE001 - user code: it must not hurt the run
+            except (KeyboardInterrupt, asyncio.CancelledError):
+                raise
+            except BaseException as error:  # noqa: BLE001 - user code: it must not hurt the run, even by an exit
                 if listener in self._listeners:
                     self._listeners.remove(listener)
                     self.note("listener_failed", error=f"{type(error).__name__}: {error}")
@@ -187,6 +221,9 @@ class Journal:
                 total += max(0.0, event.time - before)
             before = event.time
         return total
+
+
+_open: dict[tuple[int, str], weakref.ref[Journal]] = {}
 
 
 def content(lm_name: str, request: Request) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from redraft.errors import ScoreError
+from redraft.errors import RedraftError, RunFailed, ScoreError
 from redraft.journal import Journal, critique_data, digest, score_data, used
 from redraft.jsonable import plain
 from redraft.scoring import rank
-from redraft.types import Attempt, Critique
+from redraft.types import Attempt, Critique, Usage
 
 
 class Ledger:
@@ -40,6 +40,10 @@ class Ledger:
         scope = self.scope_of(index)
         self._journal.note("propose", scope=scope, key=scope, index=index, rung=rung, parent=parent_index)
         return Attempt(index=index, inputs=inputs, parent=parent_index, rung=rung)  # type: ignore[arg-type]
+
+    def drafted(self, attempt: Attempt) -> None:
+        """A draft is there and not judged yet: should judging never end, it is not lost."""
+        self._attempts[attempt.index] = attempt.but(error=ScoreError("the run ended before this draft was judged"))
 
     def record(self, attempt: Attempt, *, replayable: bool = True) -> Attempt:
         """An attempt has ended. One that was cut off is on record, but is tried again on a resume."""
@@ -90,6 +94,15 @@ class Ledger:
         drafts = [a for a in self.attempts if a.prediction is not None]
         if self._best is None and drafts:
             self.accept(max(drafts, key=rank), f"the best of what there was when the run ended ({stop})")
+
+    def carried_by(self, error: Exception, usage: Usage, run_id: str) -> RedraftError:
+        """The error that ends a run with nothing to return, with all that was tried."""
+        if not isinstance(error, RedraftError):
+            failed = RunFailed(f"no attempt succeeded; the last one failed with {type(error).__name__}: {error}")
+            failed.__cause__ = error
+            error = failed
+        error.attempts, error.usage, error.run_id = self.attempts, usage, run_id
+        return error
 
     def _decide(self, kind: str, attempt: Attempt) -> None:
         self._attempts[attempt.index] = attempt

@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+from redraft import sync
 from redraft.budget import UNLIMITED, Budget, Meter
 from redraft.config import check_fits, settings
 from redraft.errors import (
@@ -34,9 +35,8 @@ from redraft.protocols import LM, Delta, Scorer, Store, Strategy
 from redraft.purchase import Purchase
 from redraft.result import Result
 from redraft.scoring import as_prediction, name_of
-from redraft.sync import LeftBehind, call_user, on_loop, private_loop, supervised
+from redraft.sync import LeftBehind, being_cancelled, call_user, on_loop, private_loop, supervised
 from redraft.types import (
-    EVENT_VERSION,
     Attempt,
     Completion,
     Critique,
@@ -90,11 +90,14 @@ class Run:
         self.stop_asked = False
         self.open_calls: set[Purchase] = self.parent.open_calls if self.parent else set()
         self._stop: asyncio.Event | None = None
+        self._process = sync.generation
         self._entered: entered | None = None
         self.journal: Journal = (
             self.parent.journal if self.parent else self._opened(store or here.store, [*here.listeners, *listeners])
         )
-        self.seed: int = self.parent.seed if self.parent else self._seed(here.seed if seed is None else seed)
+        self.seed: int = (
+            self.parent.seed if self.parent else self.journal.begin(here.seed if seed is None else seed, self.budget)
+        )
         if self.parent and self.journal.resumed:
             self.meter.preload(self.journal.spent(self.scope))
         self._ledger = Ledger(self.journal, self.scope)
@@ -105,14 +108,6 @@ class Run:
             self.meter.preload(journal.spent(), journal.seconds())
             journal.note("resumed")
         return journal
-
-    def _seed(self, wanted: int | None) -> int:
-        """The run's seed, drawn once and recorded: a resumed run keeps the first one."""
-        old = self.journal.recorded("run", "run")
-        drawn = int.from_bytes(os.urandom(4), "big") >> 1 if wanted is None else wanted
-        seed = int(old.data["seed"]) if old is not None else drawn
-        self.journal.note("run", key="run", seed=seed, version=EVENT_VERSION, budget=plain(self.budget))
-        return seed
 
     # What a strategy uses
 
@@ -173,6 +168,7 @@ class Run:
         try:
             with entered(frame):
                 drafts.append(as_prediction(await call_user(module, **inputs)))
+            self._ledger.drafted(tried.but(prediction=drafts[0]))
             with entered(frame.unadvised()):
                 score = await self._judge(scorer, inputs, drafts[0], frame)
         except UsageError:
@@ -185,7 +181,7 @@ class Run:
         """Put an attempt that did not end well on record, with the draft if there is one; raise what ends the run."""
         raised = isinstance(error, BudgetExceeded | RunClosed)
         kept = showable(error) if isinstance(error, Exception) else RuntimeError("the module was cancelled from inside")
-        if isinstance(error, asyncio.CancelledError) and _being_cancelled():
+        if isinstance(error, asyncio.CancelledError) and being_cancelled():
             raised, kept = True, RunClosed("cancelled")
         tried = tried.but(prediction=drafts[0] if drafts else None, error=kept, usage=frame.meter.usage)
         self._ledger.record(tried, replayable=not raised)
@@ -253,8 +249,15 @@ class Run:
 
     # Life and death
 
+    def home(self) -> asyncio.AbstractEventLoop | None:
+        """The loop on which everything of this run happens. Raises `RunClosed`, as `check_open`."""
+        self.check_open()
+        return self.loop
+
     def check_open(self) -> None:
-        """Raises `RunClosed` once this run, or one around it, has ended or was told to."""
+        """Raises `RunClosed` once this run, or one around it, has ended or was told to, and in a forked process."""
+        if self._process != sync.generation:
+            raise RunClosed(f"run {self.run_id} lives in the parent of this process, which buys nothing in it")
         run: Run | None = self
         while run is not None:
             if run.closed or run.stop_asked:
@@ -280,13 +283,16 @@ class Run:
         return [p for p in self.open_calls if self in p.frame.run.line()]
 
     def line(self) -> list[Run]:
-        """Itself and the runs around it, innermost first."""
+        """Itself and the runs around it."""
         return [self, *(self.parent.line() if self.parent else ())]
 
     async def execute(self, strategy: Strategy, inputs: Inputs) -> Result:
         """Drive a strategy to its end. Returns the best so far and why it stopped, or raises an error that carries
         every attempt (`error.attempts`, `error.usage`) when there is none to return.
         """
+        if self.closed:
+            self.check_open()
+        self.journal.claim()
         self.loop = self.loop or asyncio.get_running_loop()
         self._frame.owner = strategy
         self._stop = asyncio.Event()
@@ -301,7 +307,7 @@ class Run:
         except LeftBehind:
             error = None if self._stopping() else self.meter.out_of_time()
         except asyncio.CancelledError:
-            if _being_cancelled() and not self._stopping():
+            if being_cancelled() and not self._stopping():
                 self._close()
                 raise
             error = RunFailed("the strategy was cancelled from inside")
@@ -328,12 +334,13 @@ class Run:
                 error = DivergedError(
                     f"the resumed run never asked for the reply recorded in {unused[0]}: code changed"
                 )
-        text = None if error is None else plain(error)
-        self.journal.note("stop", scope=self.scope, key=f"{self.scope}|stop", reason=str(stop), error=text)
+        said = None if error is None else plain(error)
+        self.journal.note("stop", scope=self.scope, key=f"{self.scope}|stop", reason=str(stop), error=said)
         self._close()
         best = self.best
         if best is None or isinstance(error, UsageError | DivergedError):
-            raise self._carrying(error or RunFailed(f"the run ended ({stop}) before any attempt was finished"))
+            error = error or RunFailed(f"the run ended ({stop}) before any attempt was finished")
+            raise self._ledger.carried_by(error, self.usage, self.run_id)
         return Result(
             best,
             attempts=self.attempts,
@@ -346,34 +353,33 @@ class Run:
             error=error,
         )
 
-    def _carrying(self, error: Exception) -> RedraftError:
-        if not isinstance(error, RedraftError):
-            failed = RunFailed(f"no attempt succeeded; the last one failed with {type(error).__name__}: {error}")
-            failed.__cause__ = error
-            error = failed
-        error.attempts, error.usage, error.run_id = self.attempts, self.usage, self.run_id
-        return error
-
     def _close(self) -> None:
         self.closed = True
         for purchase in self._own_calls():
             purchase.abandon()
+        self.journal.closed |= self.parent is None
 
     def __enter__(self) -> Run:
         self.loop = self.loop or private_loop()
-        self._entered = entered(self._frame)
-        self._entered.__enter__()
-        return self
+        return self._enter()
 
     def __exit__(self, *_: object) -> None:
         assert self._entered is not None
         assert self.loop is not None
         self._entered.__exit__()
         self.closed = True
+        self.journal.closed |= self.parent is None
         self.loop.call_soon_threadsafe(self._close)
 
     async def __aenter__(self) -> Run:
         self.loop = self.loop or asyncio.get_running_loop()
+        return self._enter()
+
+    def _enter(self) -> Run:
+        self.check_open()
+        if self._entered is not None:
+            raise UsageError("this run is entered already; make a new Run() inside it to nest one")
+        self.journal.claim()
         self._entered = entered(self._frame)
         self._entered.__enter__()
         return self
@@ -382,12 +388,6 @@ class Run:
         assert self._entered is not None
         self._entered.__exit__()
         self._close()
-
-
-def _being_cancelled() -> bool:
-    """True if somebody cancels this task; False if code inside it raised the error by itself."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _new_id() -> str:

@@ -27,6 +27,9 @@ _GOODBYE = 0.2  # seconds that interrupted sync calls get to close their connect
 _LOOK = 0.5  # seconds between two looks at whether the loop still runs
 _ENDED = "the event loop of this run has ended; start a new run"
 
+generation = 0
+"""Goes up in a forked process: what lives on a loop of the parent is out of reach there."""
+
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 
@@ -141,6 +144,12 @@ async def leave_behind(task: asyncio.Task[Any], goodbye: float) -> None:
         await asyncio.wait({task}, timeout=goodbye)
 
 
+def being_cancelled() -> bool:
+    """True if somebody cancels this task; False if code inside it raised the error by itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 async def in_thread(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     """Call a user's `def` in a daemon worker thread, in a copy of the caller's context.
 
@@ -236,8 +245,8 @@ def _ordinary(error: BaseException) -> RuntimeError:
 
 
 def _after_fork() -> None:
-    global _loop, _lock, _idle  # the child has none of the parent's threads
-    _lock, _loop, _idle = threading.Lock(), None, []
+    global _loop, _lock, _idle, generation  # the child has none of the parent's threads
+    _lock, _loop, _idle, generation = threading.Lock(), None, [], generation + 1
 
 
 if hasattr(os, "register_at_fork"):

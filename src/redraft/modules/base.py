@@ -16,6 +16,8 @@ from redraft.types import Prediction
 class Module:
     """Base class of modules. Override `forward` (a `def`, run in a worker thread) or `aforward` (the fast path).
 
+    A thread pool of your own knows nothing of the run: give it `in_run(predict)` instead of `predict`.
+
     Sub-modules are plain attributes, also in lists, tuples and dicts. A module called inside another one, or inside a
     strategy, joins the surrounding run: one budget, one journal. Calling a module never changes it.
     """
@@ -23,7 +25,7 @@ class Module:
     def __call__(self, **inputs: Any) -> Any:
         """Run on the inputs and wait. On an event loop, `await module.acall(...)` instead."""
         frame = current_frame()
-        return run_sync(lambda: self.acall(**inputs), home=frame.run.loop if frame else None)
+        return run_sync(lambda: self.acall(**inputs), home=frame.run.home() if frame else None)
 
     async def acall(self, **inputs: Any) -> Any:
         """Run on the inputs. Outside any run this opens one, with the budget and store of the settings."""
