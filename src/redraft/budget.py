@@ -185,10 +185,10 @@ class Meter:
             m._reserved_tokens += sign * held.tokens
             m._reserved_pico += sign * held.pico
 
-    def out_of_time(self) -> BudgetExceeded:
-        """The error for the nearest deadline of the chain."""
+    def out_of_time(self, after: str = "") -> BudgetExceeded:
+        """The error for the nearest deadline of the chain; `after`: what led to it."""
         late = min(self._timed, key=lambda m: m._started + (m.budget.seconds or 0))
-        return _Shortage(late, "seconds", 0).error()
+        return _Shortage(late, "seconds", 0).error(after)
 
 
 class _Tally:
@@ -219,7 +219,8 @@ class _Shortage:
         self.limit = limit
         self.prompt = prompt
 
-    def error(self) -> BudgetExceeded:
+    def error(self, after: str = "") -> BudgetExceeded:
+        """`after`: what led to it, for the message."""
         m = self.meter
         allowed = getattr(m.budget, self.limit)
         spent = {
@@ -229,9 +230,9 @@ class _Shortage:
             "seconds": round(time.monotonic() - m._started, 3),
         }[self.limit]
         unit = _UNITS[self.limit].rstrip("s") if allowed == 1 else _UNITS[self.limit]
-        need = f", and the next prompt alone may need {self.prompt}" if self.limit == "tokens" else ""
+        need = f", and the next prompt alone may need {self.prompt:,}" if self.limit == "tokens" else ""
         return BudgetExceeded(
-            f"the limit of {allowed:g} {unit} is reached ({spent:g} spent{need}); "
+            f"the limit of {_shown(allowed)} {unit} is reached ({_shown(spent)} spent{need}{after}); "
             f"raise it (Budget({self.limit}=...), --{_FLAGS[self.limit]}) to go on",
             limit=self.limit,
             allowed=allowed,
@@ -334,6 +335,10 @@ class Ticket:
     def _wake(self) -> None:
         if not self._future.done():
             self._future.set_result(None)
+
+
+def _shown(number: float) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:,.6g}"
 
 
 def _dollars(ask: Ask, output_tokens: int) -> float:

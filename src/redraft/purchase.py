@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 OPTIONAL = frozenset({"temperature", "top_p", "seed", "logprobs", "effort"})
 """Parameters that are dropped when a model refuses them; a constraint, a tool or a stop never is."""
 
+UNASKED_CAP = 4096
+"""Cap under a limit where neither the request nor the model names one: else one call reserves all that is left."""
+
 _GOODBYE = 0.01  # seconds for a connection to close after the deadline; those who wait have a deadline, too
 
 _refused: dict[str, set[str]] = defaultdict(set)
@@ -163,7 +166,8 @@ class Purchase:
                 self._say("retry", wait=wait, error=str(error), tried=tried)
                 left = self.frame.meter.seconds_left
                 if left is not None and wait >= left:
-                    raise self.frame.meter.out_of_time() from error
+                    waits = f", and the next try has to wait {wait:.1f} s after: {error}"
+                    raise self.frame.meter.out_of_time(waits) from error
                 await asyncio.sleep(wait)
 
     async def _try(self) -> Completion:
@@ -197,7 +201,7 @@ class Purchase:
         meter, request = self.frame.meter, self.request
         if not meter.limits_tokens:
             return Ask(prompt=0, cap=request.max_tokens, n=request.n)
-        caps = [c for c in (request.max_tokens, self.lm.max_output) if c is not None]
+        caps = [c for c in (request.max_tokens, self.lm.max_output) if c is not None] or [UNASKED_CAP]
         price = self.lm.cost if meter.limits_money else None
         return Ask(prompt=self._prompt_bound(), cap=min(caps, default=None), n=request.n, price=price)
 

@@ -174,6 +174,7 @@ class Run:
         except UsageError:
             raise
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - user code: a bad attempt is data
+            self._cut_off(scope)
             return self._failed(tried, frame, drafts, error)
         return self._ledger.record(tried.but(prediction=drafts[0], score=score, usage=frame.meter.usage))
 
@@ -273,14 +274,19 @@ class Run:
             self.loop.call_soon_threadsafe(self._stop_now)
 
     def _stop_now(self) -> None:
-        for purchase in self._own_calls():
+        for purchase in self._calls_in(self.scope):
             purchase.interrupt()
         if self._stop is not None:
             self._stop.set()
 
-    def _own_calls(self) -> list[Purchase]:
-        """Calls in flight of this run and of the runs nested in it."""
-        return [p for p in self.open_calls if self in p.frame.run.line()]
+    def _calls_in(self, scope: str) -> list[Purchase]:
+        return [p for p in self.open_calls if f"{p.frame.scope}/".startswith(f"{scope}/")]
+
+    def _cut_off(self, scope: str) -> None:
+        """End and charge calls in flight that nobody waits for any more: they would hold places and connections."""
+        for purchase in self._calls_in(scope):
+            purchase.interrupt()
+            purchase.abandon()
 
     def line(self) -> list[Run]:
         """Itself and the runs around it."""
@@ -355,8 +361,7 @@ class Run:
 
     def _close(self) -> None:
         self.closed = True
-        for purchase in self._own_calls():
-            purchase.abandon()
+        self._cut_off(self.scope)
         self.journal.closed |= self.parent is None
 
     def __enter__(self) -> Run:
@@ -364,8 +369,7 @@ class Run:
         return self._enter()
 
     def __exit__(self, *_: object) -> None:
-        assert self._entered is not None
-        assert self.loop is not None
+        assert self._entered is not None and self.loop is not None  # noqa: PT018
         self._entered.__exit__()
         self.closed = True
         self.journal.closed |= self.parent is None

@@ -73,7 +73,10 @@ def _client(upstream: Upstream) -> openai.AsyncOpenAI:
     limits = httpx2.Limits(max_connections=upstream.parallel, max_keepalive_connections=upstream.parallel)
     # no limit on the wait for a connection: Run lets no more than `parallel` calls through
     timeout = httpx2.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS, pool=None)
-    http = openai.DefaultAsyncHttpxClient(limits=limits, timeout=timeout, trust_env=not upstream.loopback)
+    # a redirect would send the prompt again, and to whom the server likes
+    http = openai.DefaultAsyncHttpxClient(
+        limits=limits, timeout=timeout, trust_env=not upstream.loopback, follow_redirects=False
+    )
     return openai.AsyncOpenAI(
         api_key=upstream.api_key, base_url=upstream.base_url, max_retries=0, timeout=timeout, http_client=http
     )

@@ -103,6 +103,8 @@ class OpenAILM:
         try:
             if body.get("stream"):
                 async with await _post(client, content, stream=True) as events:
+                    if "application/json" in events.response.headers.get("content-type", ""):  # it does not stream
+                        yield self._whole((await events.response.aread()).decode(), body)
                     async for event in events:
                         yield event
             else:

@@ -101,6 +101,10 @@ def as_error(refusal: Refusal, sent: Collection[str], at: Endpoint) -> LMError:
         return TransientLMError(f"{where}, too many requests: {said}", status=429, retry_after=refusal.retry_after)
     if status in (401, 403):
         return AuthError(f"{where}: {said}; check the key in {at.key_variable}", status=status)
+    if status is not None and 300 <= status < 400:
+        return BadRequestError(
+            f"{where}, a redirect, which is not followed: give the final URL as --base-url", status=status
+        )
     if status == 404:
         hint = f"no model {at.model!r} there, or no chat completions under that URL (most end in /v1)"
         return BadRequestError(f"{where}: {said}; {hint}", status=404)
