@@ -227,7 +227,7 @@ async def test_json_of_another_content_type_is_read(serve):
         (Reply.error(429, "quota", code="insufficient_quota"), BadRequestError, False),
         (Reply.overflow(), ContextOverflowError, False),
         (Reply.error(400, "bad"), BadRequestError, False),
-        (Reply(body=b'{"error": {"code": 400, "message": "exceeds the available context size"}}'), None, False),
+        (Reply(body=b'{"error": {"code": 400, "message": "exceeds the available context size"}}'), ContextOverflowError, False),
         (Reply(body=b"<html>hello</html>"), TransientLMError, True),
         (Reply(body=b"<html>hello</html>", headers={"content-type": "text/html"}), TransientLMError, True),
         (Reply(body=b"\xff\xfe{"), TransientLMError, True),
@@ -242,8 +242,6 @@ async def test_json_of_another_content_type_is_read(serve):
 )
 async def test_failures(serve, reply, kind, sent, listen):
     _, lm = serve([reply])
-    if kind is None:  # an error under the status 200, which a stream cannot tell from no chunks
-        kind, sent = (TransientLMError, True) if listen else (ContextOverflowError, False)
     with pytest.raises(kind) as caught:
         await lm.generate(ask(), listen)
     assert type(caught.value) is kind
@@ -478,3 +476,21 @@ async def test_lms_of_one_upstream_share_a_client(serve):
     await lm.generate(ask())
     await other.generate(ask())
     assert server.most_connections == 1
+
+
+@server_test
+async def test_a_server_that_does_not_stream_is_read_as_a_whole(serve):
+    seen = []
+    whole = {"choices": [{"index": 0, "message": {"content": "all at once"}, "finish_reason": "stop"}]}
+    _, lm = serve([Reply(body=whole)])
+    completion = await lm.generate(ask(), seen.append)
+    assert completion.text == "all at once"
+    assert "".join(d.text for d in seen) == "all at once"
+
+
+@server_test
+async def test_a_redirect_is_not_followed(serve):
+    server, lm = serve([Reply(status=307, body=b"", headers={"location": "/v1/chat/completions"})] * 3)
+    with pytest.raises(BadRequestError, match="redirect, which is not followed"):
+        await lm.generate(ask())
+    assert server.calls == 1

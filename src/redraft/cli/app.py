@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
@@ -25,7 +26,13 @@ class Front(click.Group):
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):  # a text that was paid for is not lost to a narrow encoding
                 stream.reconfigure(errors="backslashreplace")
-        sys.exit(self._guarded(*args, **extra))
+        code = self._guarded(*args, **extra)
+        if code > Exit.INTERRUPTED - 1:  # asked to end: everything is printed, and an engine may be busy for seconds
+            for stream in filter(None, (sys.stdout, sys.stderr)):
+                with contextlib.suppress(OSError, ValueError):
+                    stream.flush()
+            os._exit(code)
+        sys.exit(code)
 
     def _guarded(self, *args: Any, **extra: Any) -> int:
         try:

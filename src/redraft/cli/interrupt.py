@@ -58,5 +58,6 @@ class Stopper:
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            if self.signal is None:  # else a second one still ends the process at once
+                for number, handler in before.items():
+                    signal.signal(number, handler)
