@@ -227,7 +227,11 @@ async def test_json_of_another_content_type_is_read(serve):
         (Reply.error(429, "quota", code="insufficient_quota"), BadRequestError, False),
         (Reply.overflow(), ContextOverflowError, False),
         (Reply.error(400, "bad"), BadRequestError, False),
-        (Reply(body=b'{"error": {"code": 400, "message": "exceeds the available context size"}}'), ContextOverflowError, False),
+        (
+            Reply(body=b'{"error": {"code": 400, "message": "exceeds the available context size"}}'),
+            ContextOverflowError,
+            False,
+        ),
         (Reply(body=b"<html>hello</html>"), TransientLMError, True),
         (Reply(body=b"<html>hello</html>", headers={"content-type": "text/html"}), TransientLMError, True),
         (Reply(body=b"\xff\xfe{"), TransientLMError, True),
