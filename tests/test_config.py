@@ -287,7 +287,9 @@ def test_settings_reach_a_run():
 
 def test_an_argument_comes_before_the_settings():
     with context(model=ScriptedLM(["wrong"]), budget=Budget(calls=1)):
-        refine = Refine(Predict("q -> a", lm=ScriptedLM(["a", "b"])), N=2, budget=Budget(calls=2))
+        refine = Refine(
+            Predict("q -> a", lm=ScriptedLM(["a", "b"])), N=2, budget=Budget(calls=2), reward_fn=lambda *_: 0
+        )
         assert refine(q="x").usage.calls == 2
 
 

@@ -185,6 +185,12 @@ class Meter:
             m._reserved_tokens += sign * held.tokens
             m._reserved_pico += sign * held.pico
 
+    def check_time(self) -> None:
+        """Raises `BudgetExceeded` once the nearest deadline has passed."""
+        left = self.seconds_left
+        if left is not None and left <= 0:
+            raise self.out_of_time()
+
     def out_of_time(self, after: str = "") -> BudgetExceeded:
         """The error for the nearest deadline of the chain; `after`: what led to it."""
         late = min(self._timed, key=lambda m: m._started + (m.budget.seconds or 0))

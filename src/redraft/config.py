@@ -142,10 +142,11 @@ def _filled_in(model: str | None, base_url: str | None) -> tuple[str, str | None
         model = DEFAULT_REMOTE
     if model is None:
         model = EMBEDDED
-        say_once(
-            f"redraft: no model configured, using the embedded {EMBEDDED}: small, for trying things out. "
-            "Name one with -m, REDRAFT_MODEL or redraft.configure(model=...)."
-        )
+        if not os.environ.get("REDRAFT_LOCAL_MODEL"):
+            say_once(
+                f"redraft: no model configured, using the embedded {EMBEDDED}: small, for trying things out. "
+                "Name one with -m, REDRAFT_MODEL or redraft.configure(model=...)."
+            )
     return model, base_url, key
 
 

@@ -116,6 +116,11 @@ def in_run(fn: Callable[..., T]) -> Callable[..., T]:
     return call
 
 
+def within(scope: str, around: str) -> bool:
+    """True if one scope is the other, or lies in it."""
+    return not around or f"{scope}/".startswith(f"{around}/")
+
+
 class entered:  # noqa: N801 - used like contextlib's functions; a class, since it stands on every call's path
     """Run a block inside a frame: `with entered(frame):`."""
 

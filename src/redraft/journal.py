@@ -186,10 +186,15 @@ class Journal:
                 listener(event)
             except (KeyboardInterrupt, asyncio.CancelledError):
                 raise
-            except BaseException as error:  # noqa: BLE001 - user code: it must not hurt the run, even by an exit
+            except BaseException as error:
                 if listener in self._listeners:
                     self._listeners.remove(listener)
                     self.note("listener_failed", error=f"{type(error).__name__}: {error}")
+                    import logging
+
+                    logging.getLogger("redraft").warning(
+                        "a listener failed and hears no more: %s", error, exc_info=error
+                    )
 
     def spent(self, scope: str = "") -> Usage:
         """What earlier processes spent in a scope: every try that ended, and the reservation of every one that did not."""

@@ -116,8 +116,7 @@ class Purchase:
         left = self.frame.meter.seconds_left
         if left is None:
             return await self._until_stopped()
-        if left <= 0:
-            raise self.frame.meter.out_of_time()
+        self.frame.meter.check_time()
         task = asyncio.ensure_future(self._until_stopped())
         try:
             await asyncio.wait({task}, timeout=left)

@@ -77,7 +77,8 @@ class Result(Prediction):
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={value!r}" for name, value in self.to_dict().items())
         score = "" if self.score is None else f"score {self.score:.2f} | "
-        return f"Result({fields})\n  {score}{self.receipt()} | run {self.run_id}"
+        error = "" if self.error is None else f"\n  {type(self.error).__name__}: {self.error}"
+        return f"Result({fields})\n  {score}{self.receipt()} | run {self.run_id}{error}"
 
     def _repr_html_(self) -> str:
         import html

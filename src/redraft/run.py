@@ -20,14 +20,13 @@ from redraft.errors import (
     BudgetExceeded,
     DivergedError,
     LMError,
-    ParseError,
     RedraftError,
     RunClosed,
     RunFailed,
     ScoreError,
     UsageError,
 )
-from redraft.frame import NO_ADVICE, Advice, Frame, current_frame, entered
+from redraft.frame import NO_ADVICE, Advice, Frame, current_frame, entered, within
 from redraft.journal import Journal, digest, score_from
 from redraft.jsonable import plain, showable
 from redraft.ledger import Ledger
@@ -51,8 +50,6 @@ from redraft.types import (
 )
 
 T = TypeVar("T")
-
-_GRACE = 0.1  # seconds after a deadline or a cancellation for code to end by itself with its best so far
 
 
 class Run:
@@ -89,6 +86,7 @@ class Run:
         self.closed = False
         self.stop_asked = False
         self.open_calls: set[Purchase] = self.parent.open_calls if self.parent else set()
+        self.nested: set[Run] = set()
         self._stop: asyncio.Event | None = None
         self._process = sync.generation
         self._entered: entered | None = None
@@ -161,6 +159,7 @@ class Run:
         input are raised. The attempt is neither accepted nor rejected yet.
         """
         outer = self._here()
+        outer.meter.check_time()
         tried = self._ledger.begin(rung, parent, inputs)
         scope = self._ledger.scope_of(tried.index)
         frame = outer.attempt(self, scope, self._metered(scope, outer), advice or outer.advice)
@@ -226,11 +225,6 @@ class Run:
         """Put a critique on record beside the attempt it speaks of."""
         return self._ledger.criticised(attempt, critique)
 
-    def parse_failed(self, error: ParseError, frame: Frame) -> None:
-        """Put on record that a reply could not be used and is asked for again (the same on a replay)."""
-        key = self.journal.key(frame.scope, "parse_error")
-        self.journal.note("parse_error", scope=frame.scope, key=key, error=str(error))
-
     async def step(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Do a user's own effect once: its JSON result is journalled, and a replay returns it without calling `fn`."""
         frame = self._here()
@@ -249,11 +243,6 @@ class Run:
         return frame if frame is not None and frame.run.root is self.root else self._frame
 
     # Life and death
-
-    def home(self) -> asyncio.AbstractEventLoop | None:
-        """The loop on which everything of this run happens. Raises `RunClosed`, as `check_open`."""
-        self.check_open()
-        return self.loop
 
     def check_open(self) -> None:
         """Raises `RunClosed` once this run, or one around it, has ended or was told to, and in a forked process."""
@@ -274,23 +263,17 @@ class Run:
             self.loop.call_soon_threadsafe(self._stop_now)
 
     def _stop_now(self) -> None:
-        for purchase in self._calls_in(self.scope):
+        for purchase in [p for p in self.open_calls if within(p.frame.scope, self.scope)]:
             purchase.interrupt()
         if self._stop is not None:
             self._stop.set()
 
-    def _calls_in(self, scope: str) -> list[Purchase]:
-        return [p for p in self.open_calls if f"{p.frame.scope}/".startswith(f"{scope}/")]
-
     def _cut_off(self, scope: str) -> None:
         """End and charge calls in flight that nobody waits for any more: they would hold places and connections."""
-        for purchase in self._calls_in(scope):
-            purchase.interrupt()
-            purchase.abandon()
-
-    def line(self) -> list[Run]:
-        """Itself and the runs around it."""
-        return [self, *(self.parent.line() if self.parent else ())]
+        for purchase in list(self.open_calls):
+            if within(purchase.frame.scope, scope):
+                purchase.interrupt()
+                purchase.abandon()
 
     async def execute(self, strategy: Strategy, inputs: Inputs) -> Result:
         """Drive a strategy to its end. Returns the best so far and why it stopped, or raises an error that carries
@@ -302,14 +285,16 @@ class Run:
         self.loop = self.loop or asyncio.get_running_loop()
         self._frame.owner = strategy
         self._stop = asyncio.Event()
-        # Nested runs give up before those around them: their best so far still has to get out.
-        grace = _GRACE / 2 ** len(self.line()[1:])
+        if self.parent:
+            self.parent.nested.add(self)
         stop = StopReason.ERROR
         error: Exception | None = None
         try:
             self.check_open()
             with entered(self._frame):
-                stop = await supervised(strategy.steps(self, inputs), self.meter.seconds_left, self._stop, grace)
+                work, left = strategy.steps(self, inputs), self.meter.seconds_left
+                # Nested runs end before those around them: their best so far still has to get out.
+                stop = await supervised(work, left, self._stop, lambda: bool(self.nested))
         except LeftBehind:
             error = None if self._stopping() else self.meter.out_of_time()
         except asyncio.CancelledError:
@@ -324,7 +309,7 @@ class Run:
         return self._finished(stop, error)
 
     def _stopping(self) -> bool:
-        return any(run.stop_asked for run in self.line())
+        return self.stop_asked or (self.parent is not None and self.parent._stopping())
 
     def _reason(self, error: Exception | None) -> StopReason:
         if self._stopping():
@@ -350,34 +335,44 @@ class Run:
         return Result(
             best,
             attempts=self.attempts,
-            events=tuple(
-                e for e in self.journal.events if f"{e.scope}/".startswith(f"{self.scope}/") or not self.scope
-            ),
+            events=tuple(e for e in self.journal.events if within(e.scope, self.scope)),
             stop_reason=stop,
             usage=self.usage,
             run_id=self.run_id,
             error=error,
         )
 
+    def _diverged(self) -> DivergedError | None:
+        """A run that ends well has asked for every reply on record, unless its code or inputs changed."""
+        unused = self.journal.unused() if self.parent is None else []
+        if not unused:
+            return None
+        self.journal.note("diverged", unused=unused)
+        return DivergedError(f"the resumed run never asked for the reply recorded in {unused[0]}: its code changed")
+
     def _close(self) -> None:
         self.closed = True
         self._cut_off(self.scope)
+        if self.parent:
+            self.parent.nested.discard(self)
         self.journal.closed |= self.parent is None
 
     def __enter__(self) -> Run:
         self.loop = self.loop or private_loop()
         return self._enter()
 
-    def __exit__(self, *_: object) -> None:
-        assert self._entered is not None and self.loop is not None  # noqa: PT018
-        self._entered.__exit__()
-        self.closed = True
-        self.journal.closed |= self.parent is None
+    def __exit__(self, kind: object, *_: object) -> None:
+        assert self.loop is not None
         self.loop.call_soon_threadsafe(self._close)
+        self._leave(kind)
 
     async def __aenter__(self) -> Run:
         self.loop = self.loop or asyncio.get_running_loop()
         return self._enter()
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        self._close()
+        self._leave(kind)
 
     def _enter(self) -> Run:
         self.check_open()
@@ -388,10 +383,13 @@ class Run:
         self._entered.__enter__()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    def _leave(self, failed: object) -> None:
         assert self._entered is not None
         self._entered.__exit__()
-        self._close()
+        self.closed = True
+        self.journal.closed |= self.parent is None
+        if failed is None and (diverged := self._diverged()) is not None and self.strict:
+            raise diverged
 
 
 def _new_id() -> str:

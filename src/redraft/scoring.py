@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from redraft.errors import ScoreError
@@ -61,3 +61,16 @@ def takes_two(fn: Callable[..., Any]) -> bool:
         return False
     places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(1 for p in parameters if p.default is p.empty and p.kind in places) >= 2
+
+
+def takes(fn: Any, places: int, names: Mapping[str, Any] | None = None) -> bool:
+    """True if a function can be called with that many arguments in place and these by name, as far as one can tell."""
+    if not callable(fn):
+        return hasattr(fn, "acall")
+    try:
+        inspect.signature(fn).bind(*[None] * places, **(names or {}))
+    except TypeError:
+        return False
+    except ValueError:  # some C callables have no signature
+        return True
+    return True

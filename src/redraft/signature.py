@@ -216,9 +216,12 @@ class Signature:
         # a class made inside a function may use that function's types in its annotations
         cls._spec = _read_class(cls, sys._getframe(1).f_locals)
 
-    def __init__(self, *_: Any, **__: Any) -> None:
+    def __new__(cls, *args: Any, **options: Any) -> Any:
+        """`Signature("question -> answer", "instructions")` reads a string, as in DSPy; a subclass has no instances."""
+        if cls is Signature and args and isinstance(args[0], str):
+            return as_signature(*args, **options)
         raise SignatureError(
-            f"{type(self).__name__} declares fields and has no instances: pass the class itself, or use"
+            f"{cls.__name__} declares fields and has no instances: pass the class itself, or use"
             ' Signature.parse("question -> answer")'
         )
 

@@ -24,6 +24,8 @@ T = TypeVar("T")
 _IDLE_SECONDS = 10.0
 _GOODBYE = 0.2  # seconds that interrupted sync calls get to close their connections
 
+_GRACE = 0.04  # seconds after a deadline or a cancellation for code to end by itself
+_LAST = 0.11  # seconds after which nobody is waited for any more
 _LOOK = 0.5  # seconds between two looks at whether the loop still runs
 _ENDED = "the event loop of this run has ended; start a new run"
 
@@ -117,24 +119,30 @@ class LeftBehind(Exception):
     """Work did not end in time and goes on without anyone waiting for it."""
 
 
-async def supervised(work: Coroutine[Any, Any, T], left: float | None, stop: asyncio.Event, grace: float) -> T:
+async def supervised(
+    work: Coroutine[Any, Any, T], left: float | None, stop: asyncio.Event, inner: Callable[[], bool]
+) -> T:
     """Await work until its end, for `left` seconds, or until `stop`.
 
-    Then it gets `grace` seconds to end by itself with its best so far, is cancelled, and is left behind if it ignores
-    that: `LeftBehind`.
+    Then it gets a moment to end by itself with its best so far, and waits for the runs nested in it to end first
+    (`inner` says whether there are any); then it is cancelled, and left behind if it ignores that: `LeftBehind`.
     """
     task = asyncio.ensure_future(work)
     stopped = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait({task, stopped}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        last = task.get_loop().time() + _LAST
+        await asyncio.wait({task}, timeout=_GRACE)
+        while not task.done() and inner() and task.get_loop().time() < last:
+            await asyncio.wait({task}, timeout=_GRACE / 8)
         if not task.done():
-            await asyncio.wait({task}, timeout=grace)
+            await asyncio.wait({task}, timeout=_GRACE / 4)
         if task.done():
             return task.result()
         raise LeftBehind
     finally:
         stopped.cancel()
-        await leave_behind(task, grace / 2)
+        await leave_behind(task, _GRACE / 2)
 
 
 async def leave_behind(task: asyncio.Task[Any], goodbye: float) -> None:
@@ -208,13 +216,22 @@ class _Worker:
                         _idle.remove(self)
                         return
                 continue  # taken off the idle list meanwhile: its job is on the way
+            _busy.add(self)
             job()
+            _busy.discard(self)
             del job  # a waiting thread must not keep the user's objects alive
             with _lock:
                 _idle.append(self)
 
 
 _idle: list[_Worker] = []
+_busy: set[_Worker] = set()
+
+
+def in_foreign_thread() -> bool:
+    """True in a thread that is neither the main one nor ours, while user code of some run is at work in ours."""
+    here = threading.current_thread()
+    return bool(_busy) and here is not threading.main_thread() and not here.name.startswith("redraft-")
 
 
 def _worker() -> _Worker:

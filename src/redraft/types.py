@@ -71,7 +71,7 @@ class Request:
         return _changed(self, changes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Usage:
     """What calls cost. Sums by `+`.
 
@@ -98,6 +98,10 @@ class Usage:
     """Tokens that upstreams produced beyond the cap they were given."""
     unbounded: int = 0
     """Calls that ended without usage and had no cap: how much they used at most is not known."""
+
+    def __repr__(self) -> str:
+        spent = ", ".join(f"{name}={value!r}" for name in self.__slots__ if (value := getattr(self, name)))
+        return f"Usage({spent})"
 
     @property
     def tokens(self) -> int:
@@ -294,7 +298,7 @@ class Critique:
     """Who says so: "checks", "critic", a persona, a function's name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Attempt:
     """One try: what went in, what came out, how it was judged, what it cost."""
 
@@ -314,6 +318,12 @@ class Attempt:
     """Why it was accepted or rejected."""
     rung: str = "tell"
     """The rung of the ladder that proposed it."""
+
+    def __repr__(self) -> str:
+        score = "" if self.score is None else f", score {self.score.value:.2f}"
+        said = self.text if self.error is None else f"{type(self.error).__name__}: {self.error}"
+        kept = f"{'accepted' if self.accepted else 'rejected'}: {self.reason}" if self.reason else "undecided"
+        return f"<Attempt {self.index}{score}, {kept}: {said[:60]!r}{'...' if len(said) > 60 else ''}>"
 
     @property
     def text(self) -> str:

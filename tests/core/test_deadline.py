@@ -146,7 +146,7 @@ async def test_a_critic_that_hangs():
 
 async def test_nothing_at_all_in_time_is_an_error_with_the_usage():
     with pytest.raises(BudgetExceeded) as caught:
-        await timed(Refine(Predict("q -> a", lm=HangingLM())))
+        await timed(Refine(Predict("q -> a", lm=HangingLM()), N=1))
     assert caught.value.usage.calls == 1
     assert len(caught.value.attempts) == 1
 

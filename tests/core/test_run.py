@@ -3,15 +3,17 @@
 import asyncio
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from core_models import DeafLM, HangingLM, ask
 
-from redraft import Budget, Module, Predict, Refine, Run, SelfRefine, StopReason, configure, context
+from redraft import Budget, Module, Predict, Refine, Run, SelfRefine, StopReason, configure, context, in_run
 from redraft.errors import (
     AuthError,
     BadRequestError,
     BudgetExceeded,
+    DivergedError,
     LMError,
     PriceUnknownError,
     RunClosed,
@@ -87,7 +89,7 @@ async def test_money_sends_a_cap_as_well():
 async def test_money_without_a_price_is_an_error_at_the_door():
     lm = ok(price=None)
     with pytest.raises(PriceUnknownError):
-        await Refine(Predict("q -> a", lm=lm), budget=Budget(cost=1.0)).acall(q="x")
+        await Refine(Predict("q -> a", lm=lm), N=1, budget=Budget(cost=1.0)).acall(q="x")
     assert lm.requests == []
 
 
@@ -513,7 +515,7 @@ async def test_what_a_module_raises_is_the_attempt_s_error():
         raise ZeroDivisionError("oh")
 
     with pytest.raises(RunFailed, match="ZeroDivisionError: oh") as caught:
-        await Refine(module, N=3).acall(q="x")
+        await Refine(module, N=3, reward_fn=constant).acall(q="x")
     assert [type(a.error) for a in caught.value.attempts] == [ZeroDivisionError] * 3
     assert caught.value.run_id
     assert caught.value.usage == Usage()
@@ -577,8 +579,8 @@ async def test_bad_input_is_raised_before_anything_is_spent():
     from redraft.errors import InputError
 
     lm = ok()
-    with pytest.raises(InputError):
-        await Refine(Predict("q -> a", lm=lm), N=2).acall(wrong="x")
+    with pytest.raises(InputError, match="wrong"):
+        await Refine(Predict("q -> a", lm=lm), N=1).acall(wrong="x")
     assert lm.requests == []
 
 
@@ -769,7 +771,7 @@ async def test_cancel_salvages_the_best_of_inner_strategies():
 
 async def test_cancel_before_the_first_draft_is_an_error_that_says_so():
     lm = HangingLM()
-    _, main, _ = cancelled_by_another_thread(Refine(Predict("q -> a", lm=lm)), lambda: time.sleep(0.1))
+    _, main, _ = cancelled_by_another_thread(Refine(Predict("q -> a", lm=lm), N=1), lambda: time.sleep(0.1))
     with pytest.raises((RunFailed, RunClosed)) as caught:
         await asyncio.wait_for(main(), 5)
     assert caught.value.usage.calls == 1
@@ -789,7 +791,7 @@ async def test_cancel_after_the_end_changes_nothing():
     result = await run.execute(Refine(Predict("q -> a", lm=ok()), N=1), {"q": "x"})
     run.cancel()
     await asyncio.sleep(0.01)
-    assert result.stop_reason is StopReason.ROUNDS
+    assert result.stop_reason is StopReason.PASSED
 
 
 async def test_a_task_that_is_cancelled_ends_cancelled_and_its_calls_are_charged():
@@ -818,3 +820,24 @@ async def test_a_cancelled_run_can_be_resumed():
     assert len(lm.requests) == 4, "the cancelled call is bought again, the first is not"
     assert result.usage.calls == 4
     assert result.events[-1].data["reason"] == "rounds"
+
+
+def test_a_thread_pool_of_ones_own_spends_from_the_run_with_in_run():
+    lm = ok()
+    predict = Predict("q -> a", lm=lm)
+
+    def fan(q):
+        with ThreadPoolExecutor(4) as pool:
+            return " ".join(p.a for p in pool.map(in_run(lambda i: predict(q=f"{q}{i}")), range(4)))
+
+    result = Refine(fan, N=1, budget=Budget(calls=9))(q="x")
+    assert result.usage.calls == 4
+
+
+async def test_strict_ends_a_block_that_asks_for_something_else():
+    store, predict = MemoryStore(), Predict("q -> a", lm=ok())
+    async with Run(run_id="r", store=store):
+        await predict.acall(q="1")
+    with pytest.raises(DivergedError, match="never asked"):
+        async with Run(run_id="r", store=store, strict=True):
+            await predict.acall(q="2")

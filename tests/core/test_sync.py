@@ -252,7 +252,7 @@ async def test_in_an_attempt_sys_exit_is_that_attempt_s_error():
             sys.exit("usage: ...")
 
     with pytest.raises(RunFailed) as caught:
-        await Refine(exits, N=2).acall(q="x")
+        await Refine(exits, N=2, reward_fn=lambda inputs, p: 1.0).acall(q="x")
     assert len(caught.value.attempts) == 2
     assert "usage" in str(caught.value.attempts[0].error)
 
@@ -368,7 +368,7 @@ INTERRUPTED = """
 """
 
 
-@pytest.mark.parametrize("call", ["module(q='1')", "Refine(module, N=2)(q='1')", "asyncio.run(module.acall(q='1'))"])
+@pytest.mark.parametrize("call", ["module(q='1')", "Refine(module, N=1)(q='1')", "asyncio.run(module.acall(q='1'))"])
 def test_ctrl_c_cancels_the_call_and_ends_at_once(call):
     with script(INTERRUPTED.format(call=call)) as process:
         assert process.stdout.readline() == "asked\n"

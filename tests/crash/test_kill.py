@@ -2,6 +2,7 @@
 
 import json
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -19,8 +20,9 @@ VICTIM = Path(__file__).with_name("victim.py")
 KILLS = 10
 
 
-def start(folder, shape):
-    return subprocess.Popen([sys.executable, str(VICTIM), str(folder), shape], stderr=subprocess.PIPE, text=True)
+def start(folder, shape, *death):
+    command = [sys.executable, str(VICTIM), str(folder), shape, *map(str, death)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
 
 def calls_received(folder):
@@ -94,22 +96,21 @@ def test_killed_again_and_again(shape, unkilled, tmp_path):
         folder.mkdir()
         rounds += 1
         lost = Counter()
-        paid = set()
+        paid = {}
         while True:
             killed = kills < KILLS and kill_at_a_random_moment(folder, shape, work / 3, rng)
             if not killed and not (folder / "done").exists():
-                with start(folder, shape) as process:
-                    _, err = process.communicate(timeout=60)
-                assert process.returncode == 0, err
+                resume(folder, shape)
             received = Counter(calls_received(folder))
-            assert all(received[seed] == 1 + lost[seed] for seed in paid), "a committed reply was bought again"
+            assert {seed: received[seed] for seed in paid} == paid, "a committed reply was bought again"
             if (folder / "done").exists():
                 break
             kills += 1
             seen = events(folder) if (folder / "runs.db").exists() else []
             assert [event.seq for event in seen] == list(range(len(seen))), "the log is a prefix, without gaps"
             lost = Counter(derived_seed(5, event.key) for event in in_flight(seen))
-            paid = {derived_seed(5, event.key) for event in seen if event.kind == "call"}
+            paid = {seed: received[seed] for seed in (derived_seed(5, e.key) for e in seen if e.kind == "call")}
+            assert all(1 <= times <= 1 + lost[seed] for seed, times in paid.items())
         check_end(folder, expected, lost)
 
 
@@ -133,23 +134,57 @@ def check_end(folder, expected, lost):
     assert len([event for event in seen if event.kind == "stop" and event.scope == ""]) == 1
 
 
+@pytest.mark.parametrize("shape", ["refine", "team"])
+@pytest.mark.parametrize("nth", [1, 2, 4, 6])
+def test_killed_the_moment_a_call_arrives_it_is_on_record(shape, nth, unkilled, tmp_path):
+    """Written before it is sent: however soon the kill comes, the call is charged."""
+    with start(tmp_path, shape, "sent", nth) as process:
+        process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    received = Counter(calls_received(tmp_path))
+    lost = Counter(derived_seed(5, event.key) for event in in_flight(events(tmp_path)))
+    assert sum(lost.values()) >= 1
+    assert set(received) <= set(lost) | committed(tmp_path)
+    resume(tmp_path, shape)
+    check_end(tmp_path, unkilled(shape)[0], lost)
+
+
+@pytest.mark.parametrize("shape", ["refine", "team"])
+@pytest.mark.parametrize("nth", [1, 2, 4, 6])
+def test_killed_the_moment_a_reply_is_committed_it_is_kept(shape, nth, unkilled, tmp_path):
+    """Committed before anyone uses it: who hears of it finds it in the store, whatever happens next."""
+    with start(tmp_path, shape, "call", nth) as process:
+        process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    kept = committed(tmp_path)
+    assert len(kept) >= nth
+    lost = Counter(derived_seed(5, event.key) for event in in_flight(events(tmp_path)))
+    before = Counter(calls_received(tmp_path))
+    resume(tmp_path, shape)
+    after = Counter(calls_received(tmp_path))
+    assert all(after[seed] == before[seed] for seed in kept)
+    check_end(tmp_path, unkilled(shape)[0], lost)
+
+
+def resume(folder, shape):
+    with start(folder, shape) as process:
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+
+
 def test_killed_before_it_wrote_anything(tmp_path, unkilled):
     expected, _ = unkilled("refine")
     with start(tmp_path, "refine") as process:
         time.sleep(0.01)
         process.kill()
         process.communicate(timeout=60)
-    with start(tmp_path, "refine") as process:
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
+    resume(tmp_path, "refine")
     check_end(tmp_path, expected, Counter())
 
 
 def test_a_finished_run_that_is_started_again_buys_nothing(tmp_path, unkilled):
     expected, _ = unkilled("team")
     for _ in range(2):
-        with start(tmp_path, "team") as process:
-            _, err = process.communicate(timeout=60)
-        assert process.returncode == 0, err
+        resume(tmp_path, "team")
         check_end(tmp_path, expected, Counter())
     assert len(calls_received(tmp_path)) == expected["calls"]

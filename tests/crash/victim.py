@@ -1,4 +1,7 @@
-"""A process that runs a strategy until it is killed or done: `python victim.py FOLDER SHAPE`.
+"""A process that runs a strategy until it is killed or done: `python victim.py FOLDER SHAPE [sent|call N]`.
+
+With `sent N` it kills itself the moment its model receives the Nth call; with `call N`, when it is told that the Nth
+reply is committed.
 
 In FOLDER: `runs.db` (the store), `calls` (a line for each call the model received), `done` (the result, when it is).
 """
@@ -7,6 +10,7 @@ import asyncio
 import json
 import os
 import random
+import signal
 import sys
 from hashlib import blake2b
 from pathlib import Path
@@ -22,14 +26,17 @@ def fraction(*parts):
 class LoggedLM(FunctionLM):
     """Replies by what it is asked and its seed alone, late by luck; every call it receives outlives the process."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, last=0):
         super().__init__(self._reply, name="logged")
+        self._last = last
         self.parallel = 6
         self._log = os.open(folder / "calls", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     async def _reply(self, request):
         asked = json.dumps(request.messages)
         os.write(self._log, f"{request.seed} {blake2b(asked.encode(), digest_size=8).hexdigest()}\n".encode())
+        if len(self.requests) == self._last:
+            os.kill(os.getpid(), signal.SIGKILL)
         await asyncio.sleep(random.random() * 0.01)
         luck = fraction(asked, request.seed)
         if request.schema is not None:
@@ -80,11 +87,25 @@ def strategy(shape):
     return Refine(Team(), N=3, reward_fn=by_text)
 
 
-async def main(folder, shape):
+def dies_after(nth):
+    """A listener that ends the process when so many replies are committed."""
+    seen = []
+
+    def listener(event):
+        seen.extend([event] if event.kind == "call" else [])
+        if len(seen) == nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return listener
+
+
+async def main(folder, shape, how="", nth="0"):
     store = SqliteStore(folder / "runs.db")
-    with context(model=LoggedLM(folder)):
+    last = int(nth)
+    with context(model=LoggedLM(folder, last if how == "sent" else 0)):
         chosen = strategy(shape)
-        run = Run(run_id="victim", store=store, seed=5, budget=Budget(calls=400))
+        listeners = [dies_after(last)] if how == "call" else []
+        run = Run(run_id="victim", store=store, seed=5, budget=Budget(calls=400), listeners=listeners)
         result = await run.execute(chosen, chosen.bind({"q": "x"}))
     store.close()
     seen = {
@@ -102,4 +123,4 @@ async def main(folder, shape):
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
+    asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))

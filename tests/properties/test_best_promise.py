@@ -75,6 +75,7 @@ def made(kind, module, with_reward, with_checks, judge, N):
     if with_reward:
         options["reward_fn"] = module.reward
     if kind in ("refine", "best"):
+        N = N if options.get("reward_fn") or options["checks"] else 1  # more need something to choose by
         return (Refine if kind == "refine" else BestOfN)(module, N=N, threshold=3.0, **options)
 
     def critic(text):

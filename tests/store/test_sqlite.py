@@ -392,7 +392,8 @@ async def test_a_path_that_cannot_be_a_run_store(tmp_path, place):
     }[place]
     file.write_text("no database\n" * 100)
     if place == "newer":
-        SqliteStore(path).read("")
+        with SqliteStore(path) as made:
+            made.read("")
     if place in ("foreign", "newer"):
         db = sqlite3.connect(path)
         db.execute("CREATE TABLE theirs (x)")
@@ -450,3 +451,10 @@ def test_processes_that_write_different_runs_at_once(path):
     for number in range(3):
         assert [e.seq for e in store.read(f"run {number}")] == list(range(300))
     store.close()
+
+
+async def test_a_store_is_closed_by_its_block(path):
+    with SqliteStore(path) as store:
+        await store.append("run", [event(0)])
+    with pytest.raises(StoreError, match="closed"):
+        store.read("run")

@@ -9,10 +9,19 @@ from functools import partial
 
 import pytest
 
-from redraft import BestOfN, Module, Predict, Prediction, Refine, Run, Score, SelfRefine, StopReason, context
+from redraft import BestOfN, Module, Predict, Prediction, Refine, Run, Score, SelfRefine, StopReason, checks, context
 from redraft.budget import Budget
 from redraft.checks import check, contains, json_schema, sentences, words
-from redraft.errors import AuthError, BudgetExceeded, InputError, LMError, RunFailed, ScoreError, SyncOnLoopError
+from redraft.errors import (
+    AuthError,
+    BudgetExceeded,
+    InputError,
+    LMError,
+    RunFailed,
+    ScoreError,
+    SyncOnLoopError,
+    UsageError,
+)
 from redraft.testing import FunctionLM, ScriptedLM
 
 
@@ -210,10 +219,6 @@ def raising(args, pred):
     return pred.no_such_field
 
 
-def one_argument(pred):
-    return 1.0
-
-
 def bad_score(args, pred):
     return Score(value=float("nan"))
 
@@ -232,7 +237,7 @@ def stopping(args, pred):
 
 @pytest.mark.parametrize(
     "reward",
-    [nothing, not_a_number, endless, text, raising, one_argument, bad_score, enormous, leaving, stopping],
+    [nothing, not_a_number, endless, text, raising, bad_score, enormous, leaving, stopping],
     ids=lambda f: f.__name__,
 )
 def test_a_reward_without_a_finite_number_is_an_error_that_names_it(reward):
@@ -561,3 +566,21 @@ def test_functions_as_checks(script):
 def test_a_name_in_the_script_of_an_lm_error():
     with pytest.raises(LMError, match="script"):
         Refine(write(ScriptedLM([])), N=1)(topic="x")
+
+
+def test_a_reward_of_one_argument_is_refused_at_the_door(script):
+    with pytest.raises(InputError, match="a function of two arguments"):
+        Refine(Predict("q -> a", lm=script("x")), reward_fn=lambda pred: 1.0)
+
+
+def test_a_check_that_was_not_called_is_refused_at_the_door(script):
+    with pytest.raises(UsageError, match=r"words is not called yet: write words\(\.\.\.\)"):
+        Refine(Predict("q -> a", lm=script("x")), checks=[checks.words])
+
+
+def test_wrong_inputs_of_a_function_cost_nothing(script):
+    def ad(product):
+        raise AssertionError("never called")
+
+    with pytest.raises(InputError, match="ad does not take the inputs prodct"):
+        Refine(ad, N=3)(prodct="soap")

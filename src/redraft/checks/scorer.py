@@ -100,6 +100,8 @@ def _value(verdicts: Sequence[Verdict]) -> float:
 
 
 def _as_check(thing: Any) -> Check:
+    if getattr(thing, "__module__", "").startswith("redraft.checks"):
+        raise UsageError(f"{name_of(thing)} is not called yet: write {name_of(thing)}(...) with its arguments")
     if callable(thing):
         return FunctionCheck(thing)
     raise UsageError(f"{thing!r} is no check; use one of redraft.checks, or check(fn) with your own function")

@@ -38,13 +38,13 @@ class Critic(Module):
         self,
         persona: str = "",
         *,
-        criteria: Sequence[str] = (),
+        criteria: Sequence[str] | str = (),
         lm: LM | str | None = None,
         temperature: float | None = None,
         max_tokens: int = 600,
     ) -> None:
         self.persona = persona
-        self.criteria = tuple(criteria)
+        self.criteria = (criteria,) if isinstance(criteria, str) else tuple(criteria)
         self.lm = lm
         options: dict[str, Any] = {
             "lm": lm,
@@ -53,7 +53,7 @@ class Critic(Module):
             "max_tokens": max_tokens,
             "role": "critic",
         }
-        judging = INSTRUCTIONS + ("\nJudge by: " + "; ".join(self.criteria) + "." if criteria else "")
+        judging = INSTRUCTIONS + ("\nJudge by: " + "; ".join(self.criteria) + "." if self.criteria else "")
         types = {"Finding": Finding}
         self.typed = Predict(as_signature(TYPED, judging, types=types), **options)
         self.plain = Predict(as_signature(PLAIN, f"{judging}\n{PLAIN_FORM}"), **options)

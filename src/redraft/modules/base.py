@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+from redraft.config import say_once
 from redraft.frame import current_frame, entered
 from redraft.run import Run
 from redraft.scoring import as_prediction
-from redraft.sync import call_user, on_loop, run_sync
+from redraft.sync import call_user, in_foreign_thread, on_loop, run_sync
 from redraft.types import Prediction
 
 
@@ -25,7 +26,11 @@ class Module:
     def __call__(self, **inputs: Any) -> Any:
         """Run on the inputs and wait. On an event loop, `await module.acall(...)` instead."""
         frame = current_frame()
-        return run_sync(lambda: self.acall(**inputs), home=frame.run.home() if frame else None)
+        if frame is not None:
+            frame.run.check_open()
+        elif in_foreign_thread():
+            say_once(FOREIGN)
+        return run_sync(lambda: self.acall(**inputs), home=frame.run.loop if frame else None)
 
     async def acall(self, **inputs: Any) -> Any:
         """Run on the inputs. Outside any run this opens one, with the budget and store of the settings."""
@@ -104,3 +109,9 @@ def _walk(path: str, value: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
         yield path, value
         for name, item in getattr(value, "__dict__", {}).items():
             yield from _walk(f"{path}.{name}", item, seen)
+
+
+FOREIGN = (
+    "redraft: a module was called in a thread that belongs to no run, while a run's own code is at work. If it is part of "
+    "that run, pass redraft.in_run(module) to the thread pool; else the call is outside the run's budget and receipt."
+)

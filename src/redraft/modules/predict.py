@@ -92,7 +92,9 @@ class Predict(Module):
                 thought_again = error is not None and _only_thought(completion) and _only_thought(error.completion)
                 error = caught
                 error.completion = completion
-                frame.run.parse_failed(error, frame)
+                journal = frame.run.journal
+                key = journal.key(frame.scope, "parse_error")
+                journal.note("parse_error", scope=frame.scope, key=key, error=str(error))
                 if thought_again:
                     break
         assert error is not None

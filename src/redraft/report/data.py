@@ -17,7 +17,7 @@ def result_data(result: Result) -> dict[str, Any]:
         "fields": result.to_dict(),
         "text": result.text,
         "score": result.score,
-        "passed": result.passed,
+        "passed": None if result.verdict is None and result.best.error is None else result.passed,
         "stop_reason": str(result.stop_reason),
         "error": _error(result.error),
         "best": result.best.index,

@@ -124,6 +124,12 @@ class SqliteStore:
         """Runs of which an insured append was refused for good, and why."""
         self._runs: dict[str, int] = {}
 
+    def __enter__(self) -> SqliteStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def append(self, run_id: str, events: Sequence[Event]) -> Awaitable[None]:
         """Queue the events; the awaitable ends when they outlive the process, whether it is awaited or not.
 

@@ -15,6 +15,7 @@ from redraft.frame import Advice, current_frame, entered
 from redraft.modules import Module, Predict
 from redraft.result import Result
 from redraft.run import Run
+from redraft.scoring import name_of, takes
 from redraft.signature import Field, Signature, SignatureSpec
 from redraft.sync import on_loop
 from redraft.types import Attempt, Inputs, StopReason
@@ -35,8 +36,8 @@ class Refining(Module):
         threshold: float | None = None,
         budget: Budget | None = None,
     ) -> None:
-        if reward_fn is not None and not callable(reward_fn):
-            raise InputError(f"reward_fn={reward_fn!r}: give a function (args, pred) -> number")
+        if reward_fn is not None and not takes(reward_fn, 2):
+            raise InputError(f"reward_fn={reward_fn!r}: give a function of two arguments, (args, pred) -> number")
         if threshold is not None and not (isinstance(threshold, int | float) and math.isfinite(threshold)):
             raise InputError(f"threshold={threshold!r}: give a finite number, or None")
         check_fits({"budget": budget or Budget()})
@@ -66,7 +67,11 @@ class Refining(Module):
     def bind(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """The inputs with the module's defaults. Raises `InputError` before anything is spent."""
         signature = getattr(self.module, "signature", None)
-        return dict(inputs) if signature is None else dict(signature.bind(inputs))
+        if signature is not None:
+            return dict(signature.bind(inputs))
+        if not takes(entry_of(self.module), 0, inputs):
+            raise InputError(f"{name_of(self.module)} does not take the inputs {', '.join(inputs) or '(none)'}")
+        return dict(inputs)
 
     async def steps(self, run: Run, inputs: Inputs) -> StopReason:
         """See `Strategy`."""
@@ -133,6 +138,14 @@ def as_module(thing: Any) -> Any:
     if callable(thing) or hasattr(thing, "acall"):
         return thing
     raise InputError(f"{thing!r} is no module; give a Module, a function, a signature, or the task as text")
+
+
+def entry_of(module: Any) -> Any:
+    """The function that a module's inputs go to."""
+    kind = type(module)
+    if isinstance(module, Module) and kind.aforward is not Module.aforward:
+        return module.aforward
+    return module.forward if isinstance(module, Module) and kind.forward is not Module.forward else module
 
 
 def _takes_grammar(module: Any) -> bool:

@@ -20,7 +20,8 @@ from redraft.types import Attempt, Inputs, StopReason
 class Refine(Refining):
     """`Refine(module, N=3, reward_fn=None, threshold=None, fail_count=None, checks=())`.
 
-    Stops at the first attempt that passes all checks and reaches the threshold; returns the best otherwise.
+    Stops at the first attempt that passes all checks and reaches the threshold; returns the best otherwise. Without
+    checks and reward the first attempt that works is all one can ask for: N then is how often a failing one is tried.
     `reward_fn(args, pred)` returns a number, `(number, "feedback")` or a Score, and may be async. `fail_count` is how
     many attempts of one call may fail with an error (default: all but one); what failed is in `result.attempts`.
     `temperature` is the retries'; the first attempt has the module's own.
@@ -63,8 +64,10 @@ class Refine(Refining):
                 run.accept(tried, "the first draft" if run.best is None else "scores above the best so far")
             else:
                 run.reject(tried, f"does not score above draft {run.best.index + 1}")
-            if run.best is not None and run.best.index == tried.index and (stop := self.good_enough(tried)):
-                return stop
+            if run.best is not None and run.best.index == tried.index:
+                stop = StopReason.PASSED if self.judgement.empty else self.good_enough(tried)
+                if stop is not None:
+                    return stop
             if i < self.N:
                 tried = await self.retry(run, inputs, tried)
         if run.best is None and tried.error is not None:

@@ -26,7 +26,7 @@ class Reflect(SelfRefine):
         module: Any = "task -> answer",
         writer: Any = None,
         editor: Any = "senior editor",
-        criteria: Sequence[str] = (),
+        criteria: Sequence[str] | str = (),
         rounds: int = 1,
         **options: Any,
     ) -> None:

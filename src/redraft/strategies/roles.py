@@ -16,9 +16,9 @@ from redraft.signature import Field, SignatureSpec
 from redraft.types import Issue, Prediction
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Role:
-    """A persona, a model, or both: `Role(persona="senior editor", lm="openai/gpt-4.1", temperature=0.2)`."""
+    """A persona, a model, or both: `Role("senior editor", lm="openai/gpt-4.1", temperature=0.2)`."""
 
     persona: str = ""
     lm: LM | str | None = None
@@ -42,7 +42,7 @@ def as_role(thing: Any) -> Role | None:
     return Role(lm=thing) if isinstance(thing, LM) else None
 
 
-def as_critic(thing: Any, lm: LM | str | None, criteria: Sequence[str] = ()) -> Any:
+def as_critic(thing: Any, lm: LM | str | None, criteria: Sequence[str] | str = ()) -> Any:
     """A critic module or function from whatever names one; `lm` is the model where the role has none."""
     role = as_role(thing)
     if role is not None:
