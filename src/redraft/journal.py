@@ -20,6 +20,7 @@ from typing import Any
 from redraft.errors import InputError, StoreError
 from redraft.jsonable import canonical, plain
 from redraft.protocols import Store
+from redraft.sync import seen
 from redraft.types import EVENT_VERSION, Choice, Completion, Event, Issue, Request, Score, Usage, Verdict
 from redraft.types import Critique as CritiqueValue
 
@@ -70,12 +71,6 @@ class MemoryStore:
     def close(self) -> None:
         """Forget everything."""
         self._events.clear()
-
-
-def _seen(future: asyncio.Future[None]) -> None:
-    """A note that could not be written: the next commit meets the same error and raises it."""
-    if not future.cancelled():
-        future.exception()
 
 
 class _Done:
@@ -151,7 +146,7 @@ class Journal:
         """Append an event; it is written with the next commit. A recorded one is shown again, not doubled."""
         event, durable = self._append(kind, scope, key, data)
         if isinstance(durable, asyncio.Future):
-            durable.add_done_callback(_seen)
+            durable.add_done_callback(seen)  # the next commit meets the same error and raises it
         if self._listeners:
             self.tell(event)
         return event

@@ -32,7 +32,7 @@ from redraft.journal import (
 from redraft.jsonable import canonical
 from redraft.protocols import LM, Delta
 from redraft.retry import wait_before
-from redraft.sync import leave_behind
+from redraft.sync import leave_behind, seen
 from redraft.types import Completion, Event, Request, Usage
 
 if TYPE_CHECKING:
@@ -118,6 +118,7 @@ class Purchase:
             return await self._until_stopped()
         self.frame.meter.check_time()
         task = asyncio.ensure_future(self._until_stopped())
+        task.add_done_callback(seen)
         try:
             await asyncio.wait({task}, timeout=left)
         finally:

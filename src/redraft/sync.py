@@ -145,9 +145,15 @@ async def supervised(
         await leave_behind(task, _GRACE / 2)
 
 
+def seen(task: asyncio.Future[Any]) -> None:
+    """A done-callback: whoever was to read the error may have left, and the loop need not report it."""
+    if not task.cancelled():
+        task.exception()
+
+
 async def leave_behind(task: asyncio.Task[Any], goodbye: float) -> None:
     """Cancel a task, give its connections a moment to close, and go on without it, even if it ignores that."""
-    task.add_done_callback(lambda t: t.cancelled() or t.exception())  # seen: nothing to report to the loop
+    task.add_done_callback(seen)
     if task.cancel():
         await asyncio.wait({task}, timeout=goodbye)
 

@@ -69,7 +69,7 @@ class Stopwatch:
         while self._running:
             before = time.monotonic()
             time.sleep(0.005)
-            self._stalled += max(0.0, time.monotonic() - before - 0.008)
+            self._stalled += max(0.0, time.monotonic() - before - 0.006)
 
     def __exit__(self, *_):
         self.seconds = time.monotonic() - self._began

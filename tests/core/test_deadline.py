@@ -198,7 +198,7 @@ async def test_calls_waiting_for_room_or_at_the_gate_end_as_well():
     predict = Predict("q -> a", lm=lm)
     with pytest.raises(BudgetExceeded):
         await timed(Refine(many, N=1))
-    assert len(lm.requests) == 1
+    assert len(lm.requests) <= 1
 
 
 async def test_after_the_deadline_nothing_is_sent():

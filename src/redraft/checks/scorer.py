@@ -11,6 +11,8 @@ from redraft.scoring import as_score, name_of
 from redraft.sync import call_user
 from redraft.types import Critique, Inputs, Issue, Prediction, Score, Verdict
 
+_INTERSECTIONS = 3
+
 
 class Judgement:
     """The Scorer of a strategy. With checks alone the value lies in 0..1: one more passed check always weighs more
@@ -34,12 +36,18 @@ class Judgement:
         """What the author is told, one line a check."""
         return tuple(text for c in self.checks if (text := c.tell()))
 
+    def constraining(self) -> list[Check]:
+        """The checks to decode under; none if nothing among them bounds the text's length."""
+        offered = [c for c in self.checks if c.field is None and c.regex() is not None]
+        if not any(c.bounds_length for c in offered):
+            return []
+        # Each intersection multiplies the engine's states: a few at most, those that bound the length first.
+        return sorted(offered, key=lambda c: not c.bounds_length)[:_INTERSECTIONS]
+
     def grammar(self) -> str | None:
-        """What the checks offer as constraints, as one llguidance grammar; None if nothing bounds the text's length."""
-        offered = [(c, regex) for c in self.checks if c.field is None and (regex := c.regex()) is not None]
-        if not any(c.bounds_length for c, _ in offered):
-            return None
-        return "start: TEXT\nTEXT: " + " & ".join(f"/{regex}/" for _, regex in offered) + "\n"
+        """What they offer as constraints, as one llguidance grammar."""
+        regexes = [f"/{c.regex()}/" for c in self.constraining()]
+        return f"start: TEXT\nTEXT: {' & '.join(regexes)}\n" if regexes else None
 
     def critique(self, score: Score) -> Critique:
         """What code saw, as a critique: failed checks are issues, passed ones are to keep, feedback is an issue."""

@@ -10,6 +10,7 @@ from redraft.checks.base import Check
 from redraft.errors import UsageError
 
 _ANY = r"[ -~\n]*"
+_MOST = 2  # phrases in one constraint: more overflow the engine
 _BEFORE = rf"({_ANY}[ \n(\"])?"
 _AFTER = rf"([ ,.;:!?)'\"\n]{_ANY})?"
 
@@ -45,7 +46,7 @@ class Contains(_Phrases):
 
     def regex(self) -> str | None:
         """All phrases, as they were given."""
-        if not all(p.isascii() for p in self.phrases):
+        if not all(p.isascii() for p in self.phrases) or len(self.phrases) > _MOST:
             return None
         return "/ & /".join(f"{_BEFORE}{''.join(map(_literal, ' '.join(p.split())))}{_AFTER}" for p in self.phrases)
 
@@ -67,7 +68,7 @@ class Forbids(_Phrases):
 
     def regex(self) -> str | None:
         """No phrase, not even inside a word."""
-        if not all(p.isascii() for p in self.phrases):
+        if not all(p.isascii() for p in self.phrases) or len(self.phrases) > _MOST:
             return None
         return "/ & ~/".join([_ANY, *map(self._somewhere, self.phrases)])
 

@@ -10,7 +10,7 @@ from typing import Any
 from redraft.budget import Budget
 from redraft.checks import Judgement
 from redraft.config import check_fits, resolve_lm
-from redraft.errors import InputError
+from redraft.errors import BadRequestError, InputError
 from redraft.frame import Advice, current_frame, entered
 from redraft.modules import Module, Predict
 from redraft.result import Result
@@ -113,8 +113,13 @@ class Refining(Module):
         advice = replace(self.told(hint, temperature=temperature), grammar=grammar)
         rung = "constrain" if grammar else "resample"
         tried = await run.attempt(self.module, inputs, scorer=self.scorer, parent=parent, advice=advice, rung=rung)
+        if grammar and isinstance(tried.error, BadRequestError):
+            run.reject(tried, f"the constraint cannot be used: {tried.error}")
+            return await self.again(run, inputs, parent=parent, hint=hint, temperature=temperature, constrain=False)
         if grammar and tried.score is not None:
-            held = all(v.passed for c, v in zip(self.judgement.checks, tried.score.verdicts, strict=False) if c.regex())
+            under = self.judgement.constraining()
+            pairs = zip(self.judgement.checks, tried.score.verdicts, strict=False)
+            held = all(verdict.passed for check, verdict in pairs if check in under)
             run.journal.note("constraint_held", scope=run.scope, index=tried.index, held=held)
         return tried
 
