@@ -1,6 +1,6 @@
 """`python -m redraft` is the command `redraft`."""
 
-from redraft.cli import main
+from redraft.cli import entry
 
 if __name__ == "__main__":
-    main(prog_name="redraft")
+    entry()

@@ -106,7 +106,7 @@ _FITTING: dict[str, tuple[Callable[[Any], bool], str]] = {
     "budget": (lambda v: isinstance(v, Budget), "a Budget, e.g. Budget(calls=10)"),
     "store": (lambda v: v is None or isinstance(v, Store), "a Store, e.g. SqliteStore(path)"),
     "seed": (lambda v: v is None or isinstance(v, int), "a whole number"),
-    "listeners": (lambda v: isinstance(v, tuple) and all(map(callable, v)), "a tuple of functions of an Event"),
+    "listeners": (lambda v: isinstance(v, list | tuple) and all(map(callable, v)), "a list of functions of an Event"),
     "tries": (lambda v: isinstance(v, int) and v >= 1, "how often a call is tried in all, 1 or more"),
 }
 

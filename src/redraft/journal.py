@@ -107,14 +107,20 @@ class Journal:
         """A listener with a true attribute `deltas` is also shown replies while they are written (not journalled)."""
 
     def begin(self, seed: int | None, budget: object) -> int:
-        """Record the run's start; returns its seed: the given or a drawn one, and on a resume the one on record."""
+        """Record the run's start; returns its seed: the given or a drawn one, and on a resume the one on record.
+
+        Raises `StoreError` if the run is open in this process already.
+        """
+        self._claim()
+        if self.resumed:
+            self.note("resumed")
         old = self.recorded("run", "run")
         drawn = int.from_bytes(os.urandom(4), "big") >> 1 if seed is None else seed
         seed = int(old.data["seed"]) if old is not None else drawn
         self.note("run", key="run", seed=seed, version=EVENT_VERSION, budget=plain(budget))
         return seed
 
-    def claim(self) -> None:
+    def _claim(self) -> None:
         """Raises `StoreError` if this run is open in this process already: two would write over each other."""
         if self.store is None:
             return
@@ -224,6 +230,11 @@ class Journal:
 
 
 _open: dict[tuple[int, str], weakref.ref[Journal]] = {}
+
+
+def new_run_id() -> str:
+    """Sortable by time, unique across processes."""
+    return f"{time.time_ns() // 1_000_000:011x}{os.urandom(5).hex()}"
 
 
 def content(lm_name: str, request: Request) -> str:

@@ -8,8 +8,6 @@ returns a Result whatever happens. What improves an answer is not here: strategi
 from __future__ import annotations
 
 import asyncio
-import os
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -27,7 +25,7 @@ from redraft.errors import (
     UsageError,
 )
 from redraft.frame import NO_ADVICE, Advice, Frame, current_frame, entered, within
-from redraft.journal import Journal, digest, score_from
+from redraft.journal import Journal, digest, new_run_id, score_from
 from redraft.jsonable import plain, showable
 from redraft.ledger import Ledger
 from redraft.protocols import LM, Delta, Scorer, Store, Strategy
@@ -71,11 +69,11 @@ class Run:
         strict: bool | None = None,
     ) -> None:
         here = settings()
-        check_fits({"budget": budget or here.budget, "store": store, "seed": seed, "listeners": tuple(listeners)})
+        check_fits({"budget": budget or here.budget, "store": store, "seed": seed, "listeners": listeners})
         frame = None if store or run_id else current_frame()
         self.parent: Run | None = frame.run if frame else None
         self.root: Run = self.parent.root if self.parent else self
-        self.run_id: str = self.root.run_id if self.parent else run_id or _new_id()
+        self.run_id: str = self.root.run_id if self.parent else run_id or new_run_id()
         self.strict = here.strict if strict is None else strict
         self.tries = here.tries
         self.budget = budget or (UNLIMITED if self.parent else here.budget)
@@ -93,9 +91,8 @@ class Run:
         self.journal: Journal = (
             self.parent.journal if self.parent else self._opened(store or here.store, [*here.listeners, *listeners])
         )
-        self.seed: int = (
-            self.parent.seed if self.parent else self.journal.begin(here.seed if seed is None else seed, self.budget)
-        )
+        self._seed = here.seed if seed is None else seed
+        self._begun = False
         if self.parent and self.journal.resumed:
             self.meter.preload(self.journal.spent(self.scope))
         self._ledger = Ledger(self.journal, self.scope)
@@ -104,8 +101,16 @@ class Run:
         journal = Journal(store, self.run_id, listeners)
         if journal.resumed:
             self.meter.preload(journal.spent(), journal.seconds())
-            journal.note("resumed")
         return journal
+
+    @property
+    def seed(self) -> int:
+        """Seed of all sampling in the run, drawn once and recorded when the run begins; a resumed run keeps it."""
+        root = self.root
+        if not root._begun:
+            root._begun = True
+            root._seed = root.journal.begin(root._seed, root.budget)
+        return int(root._seed or 0)
 
     # What a strategy uses
 
@@ -167,8 +172,7 @@ class Run:
         try:
             with entered(frame):
                 drafts.append(as_prediction(await call_user(module, **inputs)))
-            self._ledger.drafted(tried.but(prediction=drafts[0]))
-            with entered(frame.unadvised()):
+                self._ledger.drafted(tried.but(prediction=drafts[0]))
                 score = await self._judge(scorer, inputs, drafts[0], frame)
         except UsageError:
             raise
@@ -204,9 +208,12 @@ class Run:
         return await self.judging(scorer, scorer.score(inputs, draft))
 
     async def judging(self, judge: Any, work: Awaitable[T]) -> T:
-        """Await a scorer, critic or judge: whatever it raises comes out as a `ScoreError` that names it."""
+        """Await a scorer, critic or judge: it hears nothing of what the author is advised, and whatever it raises comes
+        out as a `ScoreError` that names it.
+        """
         try:
-            return await work
+            with entered(self._here().unadvised()):
+                return await work
         except RedraftError:
             raise
         except Exception as error:
@@ -281,7 +288,7 @@ class Run:
         """
         if self.closed:
             self.check_open()
-        self.journal.claim()
+        assert self.seed is not None  # the run begins
         self.loop = self.loop or asyncio.get_running_loop()
         self._frame.owner = strategy
         self._stop = asyncio.Event()
@@ -378,7 +385,7 @@ class Run:
         self.check_open()
         if self._entered is not None:
             raise UsageError("this run is entered already; make a new Run() inside it to nest one")
-        self.journal.claim()
+        assert self.seed is not None  # the run begins
         self._entered = entered(self._frame)
         self._entered.__enter__()
         return self
@@ -390,8 +397,3 @@ class Run:
         self.journal.closed |= self.parent is None
         if failed is None and (diverged := self._diverged()) is not None and self.strict:
             raise diverged
-
-
-def _new_id() -> str:
-    """Sortable by time, unique across processes."""
-    return f"{time.time_ns() // 1_000_000:011x}{os.urandom(5).hex()}"

@@ -361,7 +361,7 @@ class StopReason(StrEnum):
     REJECTED = "rejected"
     """The gate refused several revisions in a row."""
     ROUNDS = "rounds"
-    """All rounds (or all N attempts) were used."""
+    """All rounds (or all N attempts) were used; also, there was nothing to judge an attempt by."""
     BUDGET = "budget"
     """A limit on calls, tokens, money or seconds ended it."""
     CANCELLED = "cancelled"

@@ -316,9 +316,9 @@ async def test_equal_calls_in_one_scope_are_told_apart_by_their_order():
 
 async def test_the_run_s_seed_is_recorded_and_kept():
     store = MemoryStore()
-    assert Run(store=store, run_id="run", seed=5).seed == 5
-    assert Run(store=store, run_id="run", seed=6).seed == 5
-    assert Run(store=store, run_id="run").seed == 5
+    for wanted in (5, 6, None):
+        async with Run(store=store, run_id="run", seed=wanted) as run:
+            assert run.seed == 5
     assert Run().seed != Run().seed
 
 
@@ -503,7 +503,8 @@ async def test_a_replay_is_shown_to_listeners_as_well():
 
 def test_memory_stores_keep_runs_apart_and_forget_when_closed():
     store = MemoryStore()
-    Run(store=store, run_id="a")
+    with Run(store=store, run_id="a"):
+        pass
     assert store.read("b") == []
     assert [event.kind for event in store.read("a")] == ["run"]
     store.close()

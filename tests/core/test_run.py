@@ -791,7 +791,7 @@ async def test_cancel_after_the_end_changes_nothing():
     result = await run.execute(Refine(Predict("q -> a", lm=ok()), N=1), {"q": "x"})
     run.cancel()
     await asyncio.sleep(0.01)
-    assert result.stop_reason is StopReason.PASSED
+    assert result.stop_reason is StopReason.ROUNDS
 
 
 async def test_a_task_that_is_cancelled_ends_cancelled_and_its_calls_are_charged():

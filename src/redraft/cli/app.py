@@ -26,13 +26,7 @@ class Front(click.Group):
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):  # a text that was paid for is not lost to a narrow encoding
                 stream.reconfigure(errors="backslashreplace")
-        code = self._guarded(*args, **extra)
-        if code > Exit.INTERRUPTED - 1:  # asked to end: everything is printed, and an engine may be busy for seconds
-            for stream in filter(None, (sys.stdout, sys.stderr)):
-                with contextlib.suppress(OSError, ValueError):
-                    stream.flush()
-            os._exit(code)
-        sys.exit(code)
+        sys.exit(self._guarded(*args, **extra))
 
     def _guarded(self, *args: Any, **extra: Any) -> int:
         try:
@@ -80,3 +74,14 @@ def main(context: click.Context) -> int:
 
 main.add_command(run)
 main.add_command(models)
+
+
+def entry() -> None:
+    """The command `redraft`. All is printed when it ends, and an engine may be busy for seconds: nobody waits for it."""
+    try:
+        main(prog_name="redraft")
+    except SystemExit as ended:
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(ended.code if isinstance(ended.code, int) else 1)

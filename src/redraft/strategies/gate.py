@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from redraft.errors import ParseError
-from redraft.frame import current_frame, entered
 from redraft.run import Run
 from redraft.scoring import name_of
 from redraft.sync import call_user
@@ -58,11 +57,8 @@ class Gate:
 
     async def _ask_judge(self, best: Attempt, revision: Attempt) -> StopReason | None:
         given = {"task": self.task, "challenger": revision.text, "incumbent": best.text}
-        frame = current_frame()
-        assert frame is not None
         try:
-            with entered(frame.unadvised()):
-                said = await self.run.judging(self.judge, call_user(self.judge, **given))
+            said = await self.run.judging(self.judge, call_user(self.judge, **given))
         except ParseError as error:
             return self._no_verdict(revision, str(error))
         wins = said["wins"] if isinstance(said, Mapping | Prediction) and "wins" in said else said

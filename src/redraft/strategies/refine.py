@@ -65,7 +65,7 @@ class Refine(Refining):
             else:
                 run.reject(tried, f"does not score above draft {run.best.index + 1}")
             if run.best is not None and run.best.index == tried.index:
-                stop = StopReason.PASSED if self.judgement.empty else self.good_enough(tried)
+                stop = StopReason.ROUNDS if self.judgement.empty else self.good_enough(tried)
                 if stop is not None:
                     return stop
             if i < self.N:

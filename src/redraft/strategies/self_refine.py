@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from redraft.errors import InputError
-from redraft.frame import current_frame, entered
 from redraft.judges import criticise
 from redraft.modules.wire import restate
 from redraft.run import Run
@@ -31,7 +30,8 @@ class SelfRefine(Refining):
     `reviser`: None (the author's own model), a persona, a model, a Role, or a module called with draft, issues, keep
     and task. `judge` tells apart drafts that code cannot; by default the critic's model, in both orders.
     `revise`: "edit" shows the reviser the draft; "fresh" writes anew with the critic's issues as a hint, under the
-    checks' constraint where the model takes one (measured to be better for small models); "auto" takes "fresh" for the embedded model, "edit" otherwise.
+    checks' constraint where the model takes one (measured to be better for small models); "auto" takes "fresh" for the
+    embedded model, "edit" otherwise.
     `options`: `reward_fn`, `threshold` and `budget`, as in Refine.
     """
 
@@ -89,11 +89,8 @@ class SelfRefine(Refining):
         if best.score is not None and not (best.score.passed and self.critic is not None):
             critique = self.judgement.critique(best.score)
         else:
-            frame = current_frame()
-            assert frame is not None
-            with entered(frame.unadvised()):
-                asked = criticise(self.critic, inputs, best, self.task(inputs))
-                critique = await run.judging(self.critic, asked)
+            asked = criticise(self.critic, inputs, best, self.task(inputs))
+            critique = await run.judging(self.critic, asked)
         run.criticised(best, critique)
         return critique
 
