@@ -9,7 +9,7 @@ from redraft.report.diff import kinship, marked, word_diff
 from redraft.result import count, tokens
 from redraft.types import Attempt, Critique, Issue
 
-_AKIN = 0.25  # below this share of common words a diff is harder to read than the draft itself
+_AKIN = 0.1  # below this share of common words a diff is harder to read than the draft itself
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
