@@ -21,8 +21,7 @@ from redraft.errors import InputError, StoreError
 from redraft.jsonable import canonical, plain
 from redraft.protocols import Store
 from redraft.sync import seen
-from redraft.types import EVENT_VERSION, Choice, Completion, Event, Issue, Request, Score, Usage, Verdict
-from redraft.types import Critique as CritiqueValue
+from redraft.types import EVENT_VERSION, Choice, Completion, Critique, Event, Request, Score, Usage, Verdict
 
 CALL = "call"
 """A committed reply."""
@@ -124,13 +123,12 @@ class Journal:
         """Raises `StoreError` if this run is open in this process already: two would write over each other."""
         if self.store is None:
             return
-        key = (id(self.store), self.run_id)
-        other = _open[key]() if key in _open else None
-        if other is not None and other is not self and not other.closed:
+        other = _open.setdefault((id(self.store), self.run_id), self)
+        if other is not self and not other.closed:
             raise StoreError(
                 f"run {self.run_id!r} is open in this process already; wait for its end, or take another id"
             )
-        _open[key] = weakref.ref(self)
+        _open[id(self.store), self.run_id] = self
 
     def key(self, scope: str, what: str) -> str:
         """The key of the next occurrence of `what` in a scope."""
@@ -229,7 +227,7 @@ class Journal:
         return total
 
 
-_open: dict[tuple[int, str], weakref.ref[Journal]] = {}
+_open: weakref.WeakValueDictionary[tuple[int, str], Journal] = weakref.WeakValueDictionary()
 
 
 def new_run_id() -> str:
@@ -354,16 +352,6 @@ def score_data(score: Score | None) -> dict[str, Any] | None:
     return {"value": score.value, "feedback": score.feedback, "verdicts": [plain(v) for v in score.verdicts]}
 
 
-def critique_data(critique: CritiqueValue) -> dict[str, Any]:
+def critique_data(critique: Critique) -> dict[str, Any]:
     """A critique as JSON."""
     return {**plain(critique), "issues": [plain(i) for i in critique.issues], "keep": list(critique.keep)}
-
-
-def critique_from(data: Mapping[str, Any]) -> CritiqueValue:
-    """The critique that `critique_data` wrote."""
-    return CritiqueValue(
-        verdict=data["verdict"],
-        issues=tuple(Issue(**i) for i in data["issues"]),
-        keep=tuple(data["keep"]),
-        by=data["by"],
-    )

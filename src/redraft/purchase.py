@@ -203,7 +203,7 @@ class Purchase:
             return Ask(prompt=0, cap=request.max_tokens, n=request.n)
         caps = [c for c in (request.max_tokens, self.lm.max_output) if c is not None] or [UNASKED_CAP]
         price = self.lm.cost if meter.limits_money else None
-        return Ask(prompt=self._prompt_bound(), cap=min(caps, default=None), n=request.n, price=price)
+        return Ask(prompt=self._prompt_bound(), cap=min(caps), n=request.n, price=price)
 
     def _prompt_bound(self) -> int:
         """Most tokens that the prompt can be: a tokenizer's count, else a byte a token and room for chat markup."""

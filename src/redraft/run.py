@@ -326,12 +326,8 @@ class Run:
     def _finished(self, stop: StopReason, error: Exception | None) -> Result:
         if not isinstance(error, UsageError):
             self._ledger.salvage(stop)
-        if self.parent is None and error is None and (unused := self.journal.unused()):
-            self.journal.note("diverged", unused=unused)
-            if self.strict:
-                error = DivergedError(
-                    f"the resumed run never asked for the reply recorded in {unused[0]}: code changed"
-                )
+        if error is None and (diverged := self._diverged()) is not None and self.strict:
+            error = diverged
         said = None if error is None else plain(error)
         self.journal.note("stop", scope=self.scope, key=f"{self.scope}|stop", reason=str(stop), error=said)
         self._close()

@@ -55,12 +55,7 @@ def name_of(thing: Any) -> str:
 
 def takes_two(fn: Callable[..., Any]) -> bool:
     """True if a user's function wants `(inputs, prediction)`, False if it wants the draft alone."""
-    try:
-        parameters = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):  # some C callables have no signature
-        return False
-    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(1 for p in parameters if p.default is p.empty and p.kind in places) >= 2
+    return not takes(fn, 1) and takes(fn, 2)
 
 
 def takes(fn: Any, places: int, names: Mapping[str, Any] | None = None) -> bool:

@@ -21,7 +21,6 @@ from redraft.journal import (
     completion_from,
     content,
     critique_data,
-    critique_from,
     derived_seed,
     digest,
     score_data,
@@ -203,7 +202,7 @@ def test_completions_scores_and_critiques_survive_json():
     assert completion_from(over_the_wire(completion_data(Completion(choices=(Choice(),))))).usage is None
     assert score_from(over_the_wire(score_data(score))) == score
     assert score_from(score_data(None)) is None
-    assert critique_from(over_the_wire(critique_data(critique))) == critique
+    assert over_the_wire(critique_data(critique)) == critique_data(critique)
 
 
 # Replay

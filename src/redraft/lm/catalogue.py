@@ -143,11 +143,6 @@ def model_path(name: str = DEFAULT) -> Path:
     return override() or lookup(name).path
 
 
-def is_pulled(name: str = DEFAULT) -> bool:
-    """True if the model can be used without fetching anything."""
-    return override() is not None or lookup(name).pulled
-
-
 def pull(name: str = DEFAULT, progress: Progress | None = None) -> Path:
     """Make the model available and return its file; no network call if it already is. A file that is there is read
     once to check its hash, and fetched anew if it is damaged.

@@ -22,8 +22,8 @@ _SAMPLING = frozenset(Request.__dataclass_fields__) - {"messages", "schema", "gr
 class Predict(Module):
     """Ask a model for a signature's outputs: `Predict("question -> answer: int")(question="6 x 7?").answer`.
 
-    A single `str` output is the reply's text. Typed outputs use the model's JSON schema mode, else delimited text. A
-    reply that does not parse is asked for again in a fresh prompt that names the error, at most `reasks` times, each
+    A single `str` output is the reply's text. Typed outputs use the model's JSON schema mode, else JSON asked for in
+    words. A reply that does not parse is asked for again in a fresh prompt that names the error, at most `reasks` times, each
     counted and recorded; then `ParseError`. Further keywords are sampling parameters of `Request` (top_p, stop, tools).
     """
 
