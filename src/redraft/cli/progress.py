@@ -37,6 +37,8 @@ class Progress:
     def __init__(self) -> None:
         self._tried: dict[int, Attempt] = {}
         self._critic = Usage()
+        self._failed: Line | None = None
+        """The last draft failed: not shown before it is known whether that is the error which ends the run anyway."""
         self.on_fetch: Callable[[int, int], None] | None = None
         """Told bytes done and in all while an embedded model is fetched; None leaves it to the model's own notice."""
 
@@ -71,6 +73,8 @@ class Progress:
 
     def ended(self, result: Result) -> None:
         """The last lines: which limit ended it, if one did, and the receipt."""
+        if self._failed is not None:
+            self.show(self._failed)
         if result.stop_reason is StopReason.BUDGET and result.error is not None:
             self.show(Line(label="limit", text=one_line(result.error), tone="bad"))
         self.show(Line(label="", text=result.receipt()))
@@ -92,10 +96,17 @@ class Progress:
             yield from self._of_draft(event.kind, index, data)
 
     def _of_draft(self, kind: str, index: int, data: Mapping[str, Any]) -> Iterator[Line]:
-        if kind == "attempt":
+        if kind == "propose" and self._failed is not None:
+            failed, self._failed = self._failed, None
+            yield failed
+        elif kind == "attempt":
             self._tried[index] = _attempt_from(data)
         elif kind in ("accept", "reject") and index in self._tried:
-            yield _draft_line(self._tried.pop(index).but(accepted=kind == "accept", reason=data["reason"]))
+            attempt = self._tried.pop(index).but(accepted=kind == "accept", reason=data["reason"])
+            if attempt.error is None:
+                yield _draft_line(attempt)
+            else:
+                self._failed = _draft_line(attempt)
         elif kind == "critique" and data["by"] not in ("checks", "reward"):  # the draft's line said what code saw
             spent, self._critic = self._critic, Usage()
             yield _critic_line(data, spent)
