@@ -15,6 +15,7 @@ FLOORS = {
         "registry",
         "config",
         "retry",
+        "grammar",
         "scoring",
         "frame",
         "ledger",
@@ -40,6 +41,7 @@ ALLOWED = {
     ("checks", "sandbox"): "a check may run the answer's code",
     ("__main__", "cli"): "python -m redraft is the command line",
     ("judges", "modules"): "an LM judge is a module with a signature of its own",
+    ("checks", "judges"): "a rubric is a check that asks an LM judge, loaded when it is used",
 }
 
 TYPES_ONLY = {

@@ -1,24 +1,33 @@
 """Check: one verifiable requirement, declared once and used several ways (docs/design.md section 5).
 
 A check tells the author what it wants (`tell`), judges a prediction (`verdict`: score, and an explanation of what is
-wrong and where), and may offer a constraint for decoding (`regex`). It never calls a model.
+wrong and where), and may offer a constraint for decoding (`constraint`), a repair by code (`fix`) and an opinion on an
+unfinished text (`guard`). Only one that says so (`asks`) calls a model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from redraft.errors import ScoreError
 from redraft.scoring import as_score, name_of, takes_two
 from redraft.sync import call_user
 from redraft.types import Inputs, Prediction, Verdict, draft_text
 
+if TYPE_CHECKING:
+    from redraft.checks.constraint import Constraint
+
+Guard = Literal["pass", "fail", "unknown"]
+"""What a prefix already tells: whatever follows, it will pass, or fail; or that depends on what follows."""
+
 
 class Check:
     """Base of checks: subclass it and define `tell_text` and `judge`, or wrap a function with `check`."""
 
     name = "check"
+    asks = False
+    """It calls a model: judged last, and only where what code sees has passed."""
 
     def __init__(self, *, field: str | None = None, hard: bool = True, tell: bool = True) -> None:
         self.field = field
@@ -26,8 +35,6 @@ class Check:
         self.hard = hard
         """An edit may not make a passed hard check fail; samples with fewer hard failures rank first."""
         self.told = tell
-        self.bounds_length = False
-        """Its regex lets no text grow for ever: without one such check, decoding under "contains" never ends."""
         """False keeps the requirement hidden from the author (a held-out check)."""
 
     def tell(self) -> str:
@@ -38,11 +45,23 @@ class Check:
         """The requirement in words."""
         return ""
 
-    def regex(self) -> str | None:
-        """A language of texts that pass, as an llguidance regex; None if there is none to offer. It may be narrower
-        than the check: what was decoded under it is judged all the same.
+    def constraint(self) -> Constraint | None:
+        """A language of texts that pass; None if there is none to offer. It may be narrower than the check: what was
+        decoded under it is judged all the same.
         """
         return None
+
+    def fix(self, value: Any) -> Any:
+        """The value repaired by code so that this check passes, or at least scores higher; None if code cannot. Only form
+        is repaired: nothing is invented.
+        """
+        del value
+        return None
+
+    def guard(self, prefix: str) -> Guard:
+        """Whether a text that begins like this can still pass, and can still fail."""
+        del prefix
+        return "unknown"
 
     def judge(self, value: Any) -> tuple[float, str]:
         """Score 0..1 with partial credit, and what is wrong; exactly 1.0 passes."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from redraft.checks import languages
 from redraft.checks.base import Check
+from redraft.checks.constraint import Constraint
 from redraft.errors import UsageError
 
 _ABBREVIATIONS = frozenset(
@@ -30,7 +32,6 @@ class Count(Check):
         if not (isinstance(low, int) and isinstance(high, int) and 0 <= low <= high):
             raise UsageError(f"{self.name}({low!r}, {high!r}): give one whole number, or a range low <= high from 0 up")
         self.low, self.high = low, high
-        self.bounds_length = True
 
     def count(self, text: str) -> int:
         """How many there are."""
@@ -56,11 +57,6 @@ class Count(Check):
         return max(0.0, 1.0 - off / max(self.high, 1)), f"{n} {self.noun}{'' if n == 1 else 's'}, want {self.want()}"
 
 
-# ASCII and words of ordinary length: open classes blow the engine up, and lists without spaces are no prose.
-_A_WORD = r"[A-Za-z0-9'\-]{1,16}[,;:]?"
-_A_SENTENCE = rf"[A-Z][A-Za-z0-9'\-]{{0,15}},?( {_A_WORD}){{3,24}}[.!?]"
-
-
 class Words(Count):
     """Words: runs of characters between spaces that hold a letter or digit."""
 
@@ -70,9 +66,9 @@ class Words(Count):
         """See `Count`."""
         return sum(1 for run in text.split() if _WORD.search(run))
 
-    def regex(self) -> str | None:
-        """Words between single spaces."""
-        return _repeated(r"[A-Za-z0-9'\-]{1,16}[.,;:!?]?", self.low, self.high)
+    def constraint(self) -> Constraint | None:
+        """See `Check`."""
+        return languages.words(self.low, self.high)
 
 
 class Sentences(Count):
@@ -84,9 +80,9 @@ class Sentences(Count):
         """See `Count`."""
         return len(split_sentences(text))
 
-    def regex(self) -> str | None:
-        """Sentences of four words or more on one line."""
-        return _repeated(_A_SENTENCE, self.low, self.high)
+    def constraint(self) -> Constraint | None:
+        """See `Check`."""
+        return languages.sentences(self.low, self.high)
 
 
 def split_sentences(text: str) -> list[str]:
@@ -121,10 +117,6 @@ def _ends_sentence(line: str, start: int, mark: re.Match[str]) -> bool:
         # "Mr. Smith", "J. Doe", "e.g. this"; but "etc. The next one" and "in the U.S. The" do end.
         return last in ("etc", "a.m", "p.m", "u.s", "u.k") and rest[:1].isupper()
     return not (rest and rest[:1].islower())
-
-
-def _repeated(item: str, low: int, high: int) -> str | None:
-    return f"{item}( {item}){{{low - 1},{high - 1}}}" if low >= 1 else None
 
 
 def words(low: int, high: int | None = None, **options: Any) -> Words:

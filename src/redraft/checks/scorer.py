@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from redraft.checks.base import Check, FunctionCheck
+from redraft.checks.constraint import Constraint
 from redraft.errors import UsageError
+from redraft.grammar import problem
 from redraft.scoring import as_score, name_of
 from redraft.sync import call_user
 from redraft.types import Critique, Inputs, Issue, Prediction, Score, Verdict
@@ -36,18 +39,9 @@ class Judgement:
         """What the author is told, one line a check."""
         return tuple(text for c in self.checks if (text := c.tell()))
 
-    def constraining(self) -> list[Check]:
-        """The checks to decode under; none if nothing among them bounds the text's length."""
-        offered = [c for c in self.checks if c.field is None and c.regex() is not None]
-        if not any(c.bounds_length for c in offered):
-            return []
-        # Each intersection multiplies the engine's states: a few at most, those that bound the length first.
-        return sorted(offered, key=lambda c: not c.bounds_length)[:_INTERSECTIONS]
-
-    def grammar(self) -> str | None:
-        """What they offer as constraints, as one llguidance grammar."""
-        regexes = [f"/{c.regex()}/" for c in self.constraining()]
-        return f"start: TEXT\nTEXT: {' & '.join(regexes)}\n" if regexes else None
+    def constraint(self) -> tuple[Constraint | None, tuple[Check, ...]]:
+        """The tightest constraint that compiles, with the checks in it; None if there is none."""
+        return _composed(self.checks)
 
     def critique(self, score: Score) -> Critique:
         """What code saw, as a critique: failed checks are issues, passed ones are to keep, feedback is an issue."""
@@ -83,6 +77,25 @@ class Judgement:
             feedback=" ".join(part for part in (complaints, given.feedback) if part),
             verdicts=(*verdicts, *given.verdicts),
         )
+
+
+@lru_cache(maxsize=256)
+def _composed(checks: tuple[Check, ...]) -> tuple[Constraint | None, tuple[Check, ...]]:
+    offered = [(c, offer) for c in checks if c.field is None and (offer := c.constraint()) is not None]
+    # A schema says most; then what bounds the length, since under an unbounded language alone decoding need not end.
+    offered.sort(key=lambda pair: (pair[1].schema is None, not pair[1].bounded))
+    whole: Constraint | None = None
+    held: list[Check] = []
+    for c, offer in offered[:_INTERSECTIONS]:
+        if whole is None and not offer.bounded and offer.schema is None:
+            break
+        if whole is not None and (whole.schema is not None or offer.schema is not None):
+            continue
+        joined = offer if whole is None else whole & offer
+        if not problem(joined.grammar()):
+            whole = joined
+            held.append(c)
+    return whole, tuple(held)
 
 
 class _Naming:

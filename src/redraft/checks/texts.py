@@ -6,13 +6,10 @@ import re
 import unicodedata
 from typing import Any
 
+from redraft.checks import languages
 from redraft.checks.base import Check
+from redraft.checks.constraint import Constraint
 from redraft.errors import UsageError
-
-_ANY = r"[ -~\n]*"
-_MOST = 2  # phrases in one constraint: more overflow the engine
-_BEFORE = rf"({_ANY}[ \n(\"])?"
-_AFTER = rf"([ ,.;:!?)'\"\n]{_ANY})?"
 
 
 class _Phrases(Check):
@@ -29,11 +26,6 @@ class _Phrases(Check):
         text = _one_spelling(text)
         return {phrase: len(pattern.findall(text)) for phrase, pattern in self._patterns.items()}
 
-    def _somewhere(self, phrase: str) -> str:
-        """Any ASCII text with the phrase in it."""
-        body = "".join(_either_case(c) if self.ignore_case else _literal(c) for c in " ".join(phrase.split()))
-        return f"{_ANY}{body}{_ANY}"
-
 
 class Contains(_Phrases):
     """Every phrase stands in the text."""
@@ -44,11 +36,9 @@ class Contains(_Phrases):
         """See `Check`."""
         return f"Mention {_listed(self.phrases, 'and')}."
 
-    def regex(self) -> str | None:
-        """All phrases, as they were given."""
-        if not all(p.isascii() for p in self.phrases) or len(self.phrases) > _MOST:
-            return None
-        return "/ & /".join(f"{_BEFORE}{''.join(map(_literal, ' '.join(p.split())))}{_AFTER}" for p in self.phrases)
+    def constraint(self) -> Constraint | None:
+        """See `Check`."""
+        return languages.contains(self.phrases)
 
     def judge(self, value: Any) -> tuple[float, str]:
         """The share of phrases that are there."""
@@ -66,11 +56,9 @@ class Forbids(_Phrases):
         """See `Check`."""
         return f"Do not write {_listed(self.phrases, 'or')}."
 
-    def regex(self) -> str | None:
-        """No phrase, not even inside a word."""
-        if not all(p.isascii() for p in self.phrases) or len(self.phrases) > _MOST:
-            return None
-        return "/ & ~/".join([_ANY, *map(self._somewhere, self.phrases)])
+    def constraint(self) -> Constraint | None:
+        """See `Check`."""
+        return languages.forbids(self.phrases, ignore_case=self.ignore_case)
 
     def judge(self, value: Any) -> tuple[float, str]:
         """Half the credit for one forbidden phrase, a third for two, and so on."""
@@ -109,14 +97,6 @@ def _pattern(phrase: str, *, ignore_case: bool) -> re.Pattern[str]:
     left = r"(?<!\w)" if re.match(_SPACED, phrase.strip()) else ""
     right = r"(?!\w)" if re.search(f"{_SPACED}$", phrase.strip()) else ""
     return re.compile(left + body + right, re.IGNORECASE if ignore_case else 0)
-
-
-def _literal(char: str) -> str:
-    return char if char.isalnum() or char == " " else f"\\{char}"
-
-
-def _either_case(char: str) -> str:
-    return f"[{char.lower()}{char.upper()}]" if char.isalpha() else _literal(char)
 
 
 def _listed(phrases: Any, joint: str) -> str:

@@ -19,9 +19,9 @@ from typing import Any
 
 from redraft.config import say_once
 from redraft.errors import BadRequestError, ConfigError, LocalEngineError, ModelFetchError, RedraftError
+from redraft.grammar import engine_grammar
 from redraft.lm import catalogue
 from redraft.lm.engine import Engine, EngineSpec, check_open, ending, engine_for, in_worker
-from redraft.lm.guidance import engine_grammar
 from redraft.lm.openai_wire import Reply, as_json, read_usage, refuse_unsupported, request_body
 from redraft.protocols import Delta
 from redraft.types import Capabilities, Choice, Completion, Request, Usage

@@ -109,7 +109,8 @@ class Refining(Module):
         """Another draft in a fresh prompt, by the cheapest rung: decoded under the checks' constraint if they and the
         model offer one ("constrain"), else with a hint if there is one ("resample").
         """
-        grammar = self.judgement.grammar() if constrain and _takes_grammar(self.module) else None
+        constraint, under = self.judgement.constraint() if constrain and _takes_grammar(self.module) else (None, ())
+        grammar = constraint.grammar() if constraint else None
         advice = replace(self.told(hint, temperature=temperature), grammar=grammar)
         rung = "constrain" if grammar else "resample"
         tried = await run.attempt(self.module, inputs, scorer=self.scorer, parent=parent, advice=advice, rung=rung)
@@ -117,7 +118,6 @@ class Refining(Module):
             run.reject(tried, f"the constraint cannot be used: {tried.error}")
             return await self.again(run, inputs, parent=parent, hint=hint, temperature=temperature, constrain=False)
         if grammar and tried.score is not None:
-            under = self.judgement.constraining()
             pairs = zip(self.judgement.checks, tried.score.verdicts, strict=False)
             held = all(verdict.passed for check, verdict in pairs if check in under)
             run.journal.note("constraint_held", scope=run.scope, index=tried.index, held=held)

@@ -1,7 +1,7 @@
-"""Grammars for the embedded engine, checked before they are sent.
+"""llguidance grammars, compiled and probed before they are sent (docs/design.md section 5).
 
-The engine drops a llguidance grammar that it cannot use and answers unconstrained, without a word. So a grammar is
-compiled here first, with the same library, and its first bytes are walked: an empty language compiles.
+The engine drops a grammar that it cannot use and answers unconstrained, without a word. So a grammar is compiled here
+first, with the same library, and its first bytes are walked: an empty language compiles.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _EOS = 256
 
 def engine_grammar(grammar: str) -> str:
     """The grammar as the engine takes it. Raises `BadRequestError` if it would not be held."""
-    if problem := _problem(grammar):
+    if said := problem(grammar):
         raise BadRequestError(
-            f"the grammar was not sent, since the embedded engine would ignore it and answer freely: {problem}"
+            f"the grammar was not sent, since the embedded engine would ignore it and answer freely: {said}"
         )
     return grammar if grammar.lstrip().startswith(_HEADER) else f"{_HEADER} {{}}\n{grammar}"
 
 
 @lru_cache(maxsize=256)
-def _problem(grammar: str) -> str:
-    """What is wrong with a grammar; empty if nothing is."""
+def problem(grammar: str) -> str:
+    """What is wrong with a grammar; empty if nothing is and it can be held."""
     try:
         from llguidance import LLMatcher
     except ImportError:
