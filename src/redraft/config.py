@@ -48,6 +48,8 @@ class Settings:
     listeners: tuple[Callable[[Event], None], ...] = ()
     strict: bool = False
     """Raise instead of buying anew when a replay diverges from its record."""
+    lint: bool = True
+    """Warn, once a process, of set-ups that waste calls."""
 
 
 _process = Settings()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redraft.budget import Meter
+from redraft.config import say_once, settings
 from redraft.journal import digest, inputs_digest
 from redraft.protocols import LM
 
@@ -33,8 +34,17 @@ class Advice:
     temperature: float | None = None
     grammar: str | None = None
     """Decode under this llguidance grammar where the module's one output is text (rung "constrain")."""
+    schema: Mapping[str, Any] | None = None
+    """The same as a JSON schema, for models that take no grammar."""
+    hints: Mapping[str, str] = field(default_factory=dict)
+    """A hint of its own for each module inside the attempt's, by attribute path; the attempt's own module is ""."""
     lm: LM | None = None
     """Overrides the modules' own model."""
+
+    def within(self, path: str) -> Advice:
+        """What the module at this path is told: the hint with its name, and those for the modules inside it."""
+        inside = {p[len(path) :].lstrip("."): hint for p, hint in self.hints.items() if within_path(p, path)}
+        return replace(self, hint="\n".join(filter(None, (self.hint, inside.pop("", "")))), hints=inside)
 
 
 NO_ADVICE = Advice()
@@ -58,9 +68,9 @@ class Frame:
         """The frame in which a module works on these inputs."""
         name = f"{self._path(module)}:{inputs_digest(inputs)}"
         self.counts[name] = nth = self.counts.get(name, 0) + 1
-        return Frame(
-            run=self.run, scope=f"{self.scope}/{name}#{nth}", meter=self.meter, advice=self.advice, owner=module
-        )
+        scope = f"{self.scope}/{name}#{nth}"
+        advice = self.advice.within(self._path(module)) if self.advice.hints else self.advice
+        return Frame(run=self.run, scope=scope, meter=self.meter, advice=advice, owner=module)
 
     def attempt(self, run: Run, scope: str, meter: Meter, advice: Advice) -> Frame:
         """The frame of an attempt made here."""
@@ -100,6 +110,14 @@ def current_frame() -> Frame | None:
     return _frame.get()
 
 
+def warn(text: str) -> None:
+    """Put a warning on record in the surrounding run (event `lint`), and say it once a process on stderr."""
+    frame = current_frame()
+    if frame is not None and settings().lint:
+        frame.run.journal.note("lint", scope=frame.scope, text=text)
+        say_once(f"redraft: {text}")
+
+
 def in_run(fn: Callable[..., T]) -> Callable[..., T]:
     """The function as part of the surrounding run, from whatever thread it is called: for thread pools of your own.
 
@@ -119,6 +137,11 @@ def in_run(fn: Callable[..., T]) -> Callable[..., T]:
 def within(scope: str, around: str) -> bool:
     """True if one scope is the other, or lies in it."""
     return not around or f"{scope}/".startswith(f"{around}/")
+
+
+def within_path(path: str, around: str) -> bool:
+    """True if one attribute path is the other, or lies in it: `steps[0].critic` in `steps[0]` and in `steps`."""
+    return path == around or path.startswith((f"{around}.", f"{around}["))
 
 
 class entered:  # noqa: N801 - used like contextlib's functions; a class, since it stands on every call's path

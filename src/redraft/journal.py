@@ -201,6 +201,12 @@ class Journal:
             self._spent = self._by_scope()
         return self._spent.get(scope, Usage())
 
+    def finish_reason(self, scope: str) -> str | None:
+        """Why the last reply bought in a scope ended: "stop", "length", ..."""
+        calls = (e for e in reversed(self.events) if e.kind == CALL and f"{e.scope}/".startswith(f"{scope}/"))
+        last = next(calls, None)
+        return None if last is None else completion_from(last.data["completion"]).finish_reason
+
     def _by_scope(self) -> dict[str, Usage]:
         ended = {e.data["intent"] for e in self.events if e.kind in _ENDS}
         total: dict[str, Usage] = {}

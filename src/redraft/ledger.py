@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from redraft.errors import RedraftError, RunFailed, ScoreError
 from redraft.journal import Journal, critique_data, digest, score_data, used
 from redraft.jsonable import plain
@@ -33,12 +35,21 @@ class Ledger:
         """An attempt's place in the journal."""
         return f"{self._scope}/attempt[{index}]"
 
-    def begin(self, rung: str, parent: Attempt | None, inputs: object) -> Attempt:
-        """A new attempt, numbered in the order in which attempts begin."""
-        index, self._next = self._next, self._next + 1
+    def reserve(self, attempts: int) -> tuple[list[int], int]:
+        """See `Run.reserve`."""
+        numbers = list(range(self._next, self._next + attempts))
+        self._next += attempts
+        if not self._journal.resumed:
+            return numbers, 0
+        old = {n: e.seq for n in numbers if (e := self._journal.recorded("attempt", self.scope_of(n))) is not None}
+        return sorted(numbers, key=lambda n: old.get(n, math.inf)), len(old)
+
+    def begin(self, rung: str, why: str, parent: Attempt | None, inputs: object, index: int | None = None) -> Attempt:
+        """A new attempt, on a rung of the ladder and why on that one."""
+        index = self.reserve(1)[0][0] if index is None else index
         parent_index = None if parent is None else parent.index
         scope = self.scope_of(index)
-        self._journal.note("propose", scope=scope, key=scope, index=index, rung=rung, parent=parent_index)
+        self._journal.note("propose", scope=scope, key=scope, index=index, rung=rung, why=why, parent=parent_index)
         return Attempt(index=index, inputs=inputs, parent=parent_index, rung=rung)  # type: ignore[arg-type]
 
     def drafted(self, attempt: Attempt) -> None:

@@ -88,9 +88,8 @@ class Run:
         self._stop: asyncio.Event | None = None
         self._process = sync.generation
         self._entered: entered | None = None
-        self.journal: Journal = (
-            self.parent.journal if self.parent else self._opened(store or here.store, [*here.listeners, *listeners])
-        )
+        opened = self.parent or self._opened(store or here.store, [*here.listeners, *listeners])
+        self.journal: Journal = opened.journal if isinstance(opened, Run) else opened
         self._seed = here.seed if seed is None else seed
         self._begun = False
         if self.parent and self.journal.resumed:
@@ -113,7 +112,6 @@ class Run:
         return int(root._seed or 0)
 
     # What a strategy uses
-
     @property
     def attempts(self) -> tuple[Attempt, ...]:
         """Everything tried so far, by index."""
@@ -157,15 +155,18 @@ class Run:
         parent: Attempt | None = None,
         advice: Advice | None = None,
         rung: str = "tell",
+        why: str = "",
+        index: int | None = None,
     ) -> Attempt:
         """Try a module (or any function) once and have the outcome judged.
 
-        What user code raises is recorded as the attempt's error, not raised; an ended budget, a closed run and bad
-        input are raised. The attempt is neither accepted nor rejected yet.
+        `rung` of the ladder, and `why` that one, go on record; `index` is a number from `reserve`. What user code raises
+        is recorded as the attempt's error, not raised; an ended budget, a closed run and bad input are raised. The
+        attempt is neither accepted nor rejected yet.
         """
         outer = self._here()
         outer.meter.check_time()
-        tried = self._ledger.begin(rung, parent, inputs)
+        tried = self._ledger.begin(rung, why, parent, inputs, index)
         scope = self._ledger.scope_of(tried.index)
         frame = outer.attempt(self, scope, self._metered(scope, outer), advice or outer.advice)
         drafts: list[Prediction] = []
@@ -180,6 +181,10 @@ class Run:
             self._cut_off(scope)
             return self._failed(tried, frame, drafts, error)
         return self._ledger.record(tried.but(prediction=drafts[0], score=score, usage=frame.meter.usage))
+
+    def reserve(self, attempts: int) -> tuple[list[int], int]:
+        """Numbers for attempts that will begin in any order, those on record first in their old order; how many are."""
+        return self._ledger.reserve(attempts)
 
     def _failed(self, tried: Attempt, frame: Frame, drafts: list[Prediction], error: BaseException) -> Attempt:
         """Put an attempt that did not end well on record, with the draft if there is one; raise what ends the run."""

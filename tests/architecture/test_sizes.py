@@ -9,7 +9,9 @@ PARAMETERS = 8
 # Each table: dotted name -> why it may be larger. An entry that is not needed any more fails its test.
 LONG_FILES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {}
-MANY_PARAMETERS: dict[str, str] = {}
+MANY_PARAMETERS: dict[str, str] = {
+    "redraft.strategies.refine.Refine.__init__": "DSPy's constructor, and the ladder's options by name",
+}
 
 
 def functions(module):

@@ -7,7 +7,7 @@ import time
 import pytest
 from core_models import DeafLM, HangingLM, Stopwatch
 
-from redraft import Budget, Module, Predict, Refine, Run, SelfRefine, StopReason
+from redraft import BestOfN, Budget, Module, Predict, Run, SelfRefine, StopReason
 from redraft.errors import BudgetExceeded
 from redraft.testing import FaultyLM, FunctionLM
 
@@ -74,7 +74,7 @@ class Hangs:
 
 @pytest.mark.parametrize("lm", [HangingLM(replies=1), DeafLM(0.8, replies=1)], ids=["hanging", "deaf"])
 async def test_a_model_that_does_not_reply(lm):
-    result = await timed(Refine(Predict("q -> a", lm=lm), reward_fn=constant))
+    result = await timed(BestOfN(Predict("q -> a", lm=lm), reward_fn=constant))
     expect(result, "reply 1")
     assert result.usage.calls == 2
     assert result.usage.uncertain_tokens > 0, "the call that was cut off is charged"
@@ -82,13 +82,13 @@ async def test_a_model_that_does_not_reply(lm):
 
 async def test_a_model_in_the_middle_of_its_prefill():
     lm = FaultyLM(FunctionLM(lambda request: "fine"), [None, ("hang", 0.8)])
-    expect(await timed(Refine(Predict("q -> a", lm=lm), reward_fn=constant)), "fine")
+    expect(await timed(BestOfN(Predict("q -> a", lm=lm), reward_fn=constant)), "fine")
 
 
 @pytest.mark.parametrize("how", ["politely", "shielded", "deaf", "in_a_thread"])
 async def test_async_user_code_that_hangs(how):
     module = Hangs(how)
-    expect(await timed(Refine(module, reward_fn=constant)), "fine")
+    expect(await timed(BestOfN(module, reward_fn=constant)), "fine")
     module.release.set()
 
 
@@ -101,7 +101,7 @@ async def test_a_def_that_sleeps_in_its_thread():
             release.wait(0.8)
         return "fine"
 
-    expect(await timed(Refine(module, reward_fn=constant)), "fine")
+    expect(await timed(BestOfN(module, reward_fn=constant)), "fine")
     release.set()
 
 
@@ -113,7 +113,7 @@ async def test_a_sync_module_in_a_thread_that_waits_for_a_hanging_model():
         def forward(self, q):
             return inner(q=q)
 
-    expect(await timed(Refine(User(), reward_fn=constant)), "reply 1")
+    expect(await timed(BestOfN(User(), reward_fn=constant)), "reply 1")
 
 
 @pytest.mark.parametrize("kind", ["def", "async"])
@@ -129,7 +129,7 @@ async def test_a_reward_that_hangs_loses_no_draft(kind):
         await asyncio.sleep(5)
 
     lm = FunctionLM(lambda request: "a draft")
-    result = await timed(Refine(Predict("q -> a", lm=lm), reward_fn=slow if kind == "def" else hanging))
+    result = await timed(BestOfN(Predict("q -> a", lm=lm), reward_fn=slow if kind == "def" else hanging))
     release.set()
     expect(result, "a draft")
     assert result.score is None
@@ -146,7 +146,7 @@ async def test_a_critic_that_hangs():
 
 async def test_nothing_at_all_in_time_is_an_error_with_the_usage():
     with pytest.raises(BudgetExceeded) as caught:
-        await timed(Refine(Predict("q -> a", lm=HangingLM()), N=1))
+        await timed(BestOfN(Predict("q -> a", lm=HangingLM()), N=1))
     assert caught.value.usage.calls == 1
     assert len(caught.value.attempts) == 1
 
@@ -163,9 +163,9 @@ HANGING_MODULES = {
 @pytest.mark.parametrize("depth", [1, 2, 3])
 @pytest.mark.parametrize("how", HANGING_MODULES)
 async def test_inner_strategies_salvage_their_best(how, depth):
-    strategy = Refine(HANGING_MODULES[how](), reward_fn=constant)
+    strategy = BestOfN(HANGING_MODULES[how](), reward_fn=constant)
     for _ in range(depth):
-        strategy = Refine(strategy, reward_fn=constant)
+        strategy = BestOfN(strategy, reward_fn=constant)
     result = await timed(strategy)
     assert result.text in ("fine", "reply 1")
     assert result.stop_reason is StopReason.BUDGET
@@ -180,9 +180,9 @@ async def test_an_inner_limit_ends_the_inner_strategy_only():
             await asyncio.sleep(5)
         return f"draft {len(calls)}"
 
-    inner = Refine(module, N=2, reward_fn=constant, budget=Budget(seconds=LIMIT))
+    inner = BestOfN(module, N=2, reward_fn=constant, budget=Budget(seconds=LIMIT))
     with Stopwatch() as watch:
-        result = await Refine(inner, N=2, reward_fn=constant).acall(q="x")
+        result = await BestOfN(inner, N=2, reward_fn=constant).acall(q="x")
     assert watch.seconds < LIMIT + 2 * SLACK
     assert result.stop_reason is StopReason.ROUNDS
     assert [a.prediction.stop_reason for a in result.attempts] == [StopReason.BUDGET, StopReason.ROUNDS]
@@ -197,7 +197,7 @@ async def test_calls_waiting_for_room_or_at_the_gate_end_as_well():
 
     predict = Predict("q -> a", lm=lm)
     with pytest.raises(BudgetExceeded):
-        await timed(Refine(many, N=1))
+        await timed(BestOfN(many, N=1))
     assert len(lm.requests) <= 1
 
 
@@ -222,9 +222,9 @@ async def test_a_with_block_has_a_deadline_too():
 
 def test_a_sync_call_has_a_deadline_too():
     with Stopwatch() as watch:
-        result = Refine(Predict("q -> a", lm=DeafLM(0.8, replies=1)), reward_fn=constant, budget=Budget(seconds=LIMIT))(
-            q="x"
-        )
+        result = BestOfN(
+            Predict("q -> a", lm=DeafLM(0.8, replies=1)), reward_fn=constant, budget=Budget(seconds=LIMIT)
+        )(q="x")
     assert watch.seconds < LIMIT + SLACK
     expect(result, "reply 1")
 
@@ -232,5 +232,5 @@ def test_a_sync_call_has_a_deadline_too():
 def test_asyncio_run_ends_at_once_after_a_deadline():
     """No task that hangs is left for the loop to wait for, unless it is deaf."""
     with Stopwatch() as watch:
-        asyncio.run(timed(Refine(Hangs("politely"), reward_fn=constant)))
+        asyncio.run(timed(BestOfN(Hangs("politely"), reward_fn=constant)))
     assert watch.seconds < LIMIT + 2 * SLACK

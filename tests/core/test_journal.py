@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 from core_models import ask
 
-from redraft import Predict, Refine, Run, SelfRefine, StopReason
+from redraft import BestOfN, Predict, Run, SelfRefine, StopReason
 from redraft.errors import BadRequestError, DivergedError, TransientLMError
 from redraft.journal import (
     Journal,
@@ -210,7 +210,7 @@ def test_completions_scores_and_critiques_survive_json():
 
 async def test_a_finished_run_replays_without_a_call_and_adds_no_events():
     store, lm = MemoryStore(), numbered()
-    strategy = Refine(Predict("q -> a", lm=lm), N=3, reward_fn=lambda inputs, p: float(p.a[-1]))
+    strategy = BestOfN(Predict("q -> a", lm=lm), N=3, reward_fn=lambda inputs, p: float(p.a[-1]))
     first = await run(strategy, store)
     before = store.read("run")
     again = await run(strategy, store)
@@ -228,7 +228,7 @@ async def test_a_finished_run_replays_without_a_call_and_adds_no_events():
 
 async def test_a_reply_that_was_committed_is_not_bought_again():
     store, lm = MemoryStore(), numbered()
-    strategy = Refine(Predict("q -> a", lm=lm), N=3, reward_fn=lambda inputs, p: 1.0)
+    strategy = BestOfN(Predict("q -> a", lm=lm), N=3, reward_fn=lambda inputs, p: 1.0)
     whole = await run(strategy, store)
     for last, nth, bought in [("call", 1, 2), ("call", 2, 1), ("call", 3, 0), ("intent", 2, 2), ("attempt", 1, 2)]:
         before = len(lm.requests)
@@ -245,7 +245,7 @@ async def test_scores_are_replayed_not_recomputed():
         judged.append(prediction.a)
         return float(len(judged))
 
-    strategy = Refine(Predict("q -> a", lm=lm), N=3, reward_fn=reward)
+    strategy = BestOfN(Predict("q -> a", lm=lm), N=3, reward_fn=reward)
     whole = await run(strategy, store)
     again = await run(strategy, cut(store, "attempt", 2))
     assert judged == ["reply 1", "reply 2", "reply 3", "reply 4"], "only the third draft is new"
@@ -255,7 +255,7 @@ async def test_scores_are_replayed_not_recomputed():
 async def test_a_permanent_refusal_replays_and_a_transient_failure_does_not():
     for error, calls in [(BadRequestError("no", status=400), 1), (TransientLMError("busy", retry_after=0), 5)]:
         store, lm = MemoryStore(), FaultyLM(FunctionLM(lambda request: "ok"), [error] * (1 if calls == 1 else 4))
-        strategy = Refine(Predict("q -> a", lm=lm), N=1)
+        strategy = BestOfN(Predict("q -> a", lm=lm), N=1)
         with pytest.raises(type(error)):
             await run(strategy, store)
         if calls == 1:
@@ -270,7 +270,7 @@ async def test_a_permanent_refusal_replays_and_a_transient_failure_does_not():
 async def test_an_attempt_that_failed_and_now_succeeds_is_on_record_as_it_ended():
     store = MemoryStore()
     lm = FaultyLM(FunctionLM(lambda request: "good"), [TransientLMError("busy", retry_after=0)] * 4)
-    strategy = Refine(Predict("q -> a", lm=lm), N=1, reward_fn=lambda inputs, p: 1.0)
+    strategy = BestOfN(Predict("q -> a", lm=lm), N=1, reward_fn=lambda inputs, p: 1.0)
     with pytest.raises(TransientLMError):
         await run(strategy, store)
     shown = []
@@ -293,7 +293,7 @@ async def test_a_refused_optional_parameter_is_dropped_again_after_a_kill():
         return "fine"
 
     store, lm = MemoryStore(), FunctionLM(picky, name="picky-about-kills")
-    strategy = Refine(Predict("q -> a", lm=lm, temperature=0.5), N=1)
+    strategy = BestOfN(Predict("q -> a", lm=lm, temperature=0.5), N=1)
     assert (await run(strategy, store)).a == "fine"
     assert (await run(strategy, cut(store, "intent", 1))).a == "fine"
     failed = next(kind for kind in kinds(store) if kind in ("call_error", "call_failed"))
@@ -307,7 +307,7 @@ async def test_equal_calls_in_one_scope_are_told_apart_by_their_order():
         return f"{(await predict.acall(q=q)).a}, {(await predict.acall(q=q)).a}"
 
     predict = Predict("q -> a", lm=lm)
-    strategy = Refine(twice, N=1)
+    strategy = BestOfN(twice, N=1)
     assert (await run(strategy, store)).answer == "reply 1, reply 2"
     assert (await run(strategy, store)).answer == "reply 1, reply 2"
     assert (await run(strategy, cut(store, "call"))).answer == "reply 1, reply 3"
@@ -323,7 +323,7 @@ async def test_the_run_s_seed_is_recorded_and_kept():
 
 async def test_seeds_that_are_sent_are_the_same_on_resume_and_differ_between_calls():
     async def sent(store, lm):
-        await run(Refine(Predict("q -> a", lm=lm), N=3, reward_fn=lambda inputs, p: 0.0), store)
+        await run(BestOfN(Predict("q -> a", lm=lm), N=3, reward_fn=lambda inputs, p: 0.0), store)
         return [request.seed for request in lm.requests]
 
     store = MemoryStore()
@@ -344,7 +344,7 @@ def changing():
         runs.append(q)
         return (await predict.acall(q=f"{q} {len(runs)}")).a
 
-    return lm, Refine(module, N=1)
+    return lm, BestOfN(module, N=1)
 
 
 async def test_code_that_diverges_buys_anew_and_says_so():
@@ -367,7 +367,7 @@ async def test_strict_raises_instead():
 
 async def test_strict_lets_an_honest_resume_through():
     store, lm = MemoryStore(), numbered()
-    strategy = Refine(Predict("q -> a", lm=lm), N=4, reward_fn=lambda inputs, p: 1.0)
+    strategy = BestOfN(Predict("q -> a", lm=lm), N=4, reward_fn=lambda inputs, p: 1.0)
     await run(strategy, store)
     for nth in range(1, 5):
         for kind in ("intent", "call", "attempt"):
@@ -403,8 +403,8 @@ async def test_strict_lets_concurrent_code_through_that_arrives_in_another_order
 async def test_a_longer_run_is_no_divergence():
     store, lm = MemoryStore(), numbered()
     module = Predict("q -> a", lm=lm)
-    await run(Refine(module, N=1, reward_fn=lambda inputs, p: 0.0), store)
-    result = await run(Refine(module, N=3, reward_fn=lambda inputs, p: 0.0), store, strict=True)
+    await run(BestOfN(module, N=1, reward_fn=lambda inputs, p: 0.0), store)
+    result = await run(BestOfN(module, N=3, reward_fn=lambda inputs, p: 0.0), store, strict=True)
     assert len(result.attempts) == 3
     assert len(lm.requests) == 3
 
@@ -414,7 +414,7 @@ async def test_a_longer_run_is_no_divergence():
 
 async def test_spent_counts_every_ended_try_and_charges_those_that_did_not_end():
     store, lm = MemoryStore(), numbered()
-    await run(Refine(Predict("q -> a", lm=lm, max_tokens=7), N=2, reward_fn=lambda inputs, p: 0.0), store)
+    await run(BestOfN(Predict("q -> a", lm=lm, max_tokens=7), N=2, reward_fn=lambda inputs, p: 0.0), store)
     whole = Journal(store, "run").spent()
     assert whole.calls == 2
     assert whole.exact
@@ -429,7 +429,7 @@ async def test_a_killed_call_counts_against_the_budget():
     from redraft.errors import BudgetExceeded
 
     store, lm = MemoryStore(), numbered()
-    strategy = Refine(Predict("q -> a", lm=lm), N=2, reward_fn=lambda inputs, p: 0.0)
+    strategy = BestOfN(Predict("q -> a", lm=lm), N=2, reward_fn=lambda inputs, p: 0.0)
     await run(strategy, store)
     result = await run(strategy, cut(store, "intent", 2), budget=Budget(calls=2))
     assert result.stop_reason is StopReason.BUDGET
@@ -444,8 +444,8 @@ async def test_nested_budgets_remember_failed_and_killed_tries():
     lost = TransientLMError("lost", retry_after=0)
     for last, nth, left in [("call", 1, 1), ("intent", 2, 1), ("call_failed", 1, 2)]:
         store, lm = MemoryStore(), FaultyLM(numbered(), [lost])
-        inner = Refine(Predict("q -> a", lm=lm), N=5, reward_fn=lambda inputs, p: 0.0, budget=Budget(calls=3))
-        outer = Refine(inner, N=1)
+        inner = BestOfN(Predict("q -> a", lm=lm), N=5, reward_fn=lambda inputs, p: 0.0, budget=Budget(calls=3))
+        outer = BestOfN(inner, N=1)
         await run(outer, store)
         assert lm.calls == 3
         result = await run(outer, cut(store, last, nth))
@@ -458,7 +458,7 @@ async def test_the_time_between_processes_is_not_worked_time():
 
     store = MemoryStore()
     lm = FunctionLM(lambda request: "x")
-    strategy = Refine(Predict("q -> a", lm=lm), N=1)
+    strategy = BestOfN(Predict("q -> a", lm=lm), N=1)
     began = time.monotonic()
     await run(strategy, store)
     for _ in range(3):
@@ -492,7 +492,7 @@ class Yes:
 
 async def test_a_replay_is_shown_to_listeners_as_well():
     store, lm = MemoryStore(), numbered()
-    strategy = Refine(Predict("q -> a", lm=lm), N=2, reward_fn=lambda inputs, p: 0.0)
+    strategy = BestOfN(Predict("q -> a", lm=lm), N=2, reward_fn=lambda inputs, p: 0.0)
     first, again = [], []
     await run(strategy, store, listeners=[first.append])
     await run(strategy, store, listeners=[again.append])

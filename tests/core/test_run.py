@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from core_models import DeafLM, HangingLM, ask
 
-from redraft import Budget, Module, Predict, Refine, Run, SelfRefine, StopReason, configure, context, in_run
+from redraft import BestOfN, Budget, Module, Predict, Run, SelfRefine, StopReason, configure, context, in_run
 from redraft.errors import (
     AuthError,
     BadRequestError,
@@ -89,12 +89,12 @@ async def test_money_sends_a_cap_as_well():
 async def test_money_without_a_price_is_an_error_at_the_door():
     lm = ok(price=None)
     with pytest.raises(PriceUnknownError):
-        await Refine(Predict("q -> a", lm=lm), N=1, budget=Budget(cost=1.0)).acall(q="x")
+        await BestOfN(Predict("q -> a", lm=lm), N=1, budget=Budget(cost=1.0)).acall(q="x")
     assert lm.requests == []
 
 
 async def test_an_unknown_price_is_unknown_not_zero():
-    result = await Refine(Predict("q -> a", lm=ok(price=None)), N=1).acall(q="x")
+    result = await BestOfN(Predict("q -> a", lm=ok(price=None)), N=1).acall(q="x")
     assert result.cost is None
     assert result.usage.unpriced == 1
 
@@ -352,7 +352,7 @@ async def test_a_late_reply_of_a_cancelled_call_is_not_charged_twice():
     lm, store = DeafLM(0.3), MemoryStore()
     with pytest.raises(BudgetExceeded):
         await Run(budget=Budget(seconds=0.1), store=store, run_id="r").execute(
-            Refine(Predict("q -> a", lm=lm), N=1), {"q": "x"}
+            BestOfN(Predict("q -> a", lm=lm), N=1), {"q": "x"}
         )
     await asyncio.sleep(0.5)
     assert lm.delivered == 1
@@ -376,7 +376,7 @@ async def test_a_late_failure_of_a_cancelled_call_is_not_charged_twice():
     lm, store = FunctionLM(late), MemoryStore()
     run = Run(budget=Budget(seconds=0.1), store=store, run_id="r")
     with pytest.raises(BudgetExceeded) as caught:
-        await run.execute(Refine(Predict("q -> a", lm=lm), N=1), {"q": "x"})
+        await run.execute(BestOfN(Predict("q -> a", lm=lm), N=1), {"q": "x"})
     await asyncio.sleep(0.5)
     assert len(lm.requests) == 1
     assert Journal(store, "r").spent() == caught.value.usage == run.usage
@@ -408,7 +408,7 @@ async def test_an_abandoned_thread_buys_nothing():
         return q
 
     with pytest.raises(BudgetExceeded):
-        await Refine(module, N=1, budget=Budget(seconds=0.1)).acall(q="x")
+        await BestOfN(module, N=1, budget=Budget(seconds=0.1)).acall(q="x")
     await asyncio.to_thread(over.wait, 5)
     assert isinstance(seen[0], RunClosed)
     assert lm.requests == []
@@ -426,12 +426,12 @@ async def test_a_closed_inner_run_is_closed_though_the_outer_one_goes_on():
         return await predict.acall(q="late")
 
     async def outer(q):
-        result = await Refine(leaks, N=1).acall(q=q)
+        result = await BestOfN(leaks, N=1).acall(q=q)
         await asyncio.wait(leaked)
         return result
 
     predict = Predict("q -> a", lm=lm)
-    await Refine(outer, N=1).acall(q="x")
+    await BestOfN(outer, N=1).acall(q="x")
     assert isinstance(leaked[0].exception(), RunClosed)
     assert lm.requests == []
 
@@ -486,7 +486,7 @@ async def test_listeners_that_raise_are_dropped_and_cannot_hurt():
             raise KeyError(event.kind)
 
     run = Run(listeners=[bad, seen.append, worse, bad, worse])
-    await run.execute(Refine(Predict("q -> a", lm=ok()), N=2, reward_fn=constant), {"q": "x"})
+    await run.execute(BestOfN(Predict("q -> a", lm=ok()), N=2, reward_fn=constant), {"q": "x"})
     told = [event.kind for event in seen]
     assert told.count("attempt") == 2
     assert "listener_failed" in told
@@ -515,7 +515,7 @@ async def test_what_a_module_raises_is_the_attempt_s_error():
         raise ZeroDivisionError("oh")
 
     with pytest.raises(RunFailed, match="ZeroDivisionError: oh") as caught:
-        await Refine(module, N=3, reward_fn=constant).acall(q="x")
+        await BestOfN(module, N=3, reward_fn=constant).acall(q="x")
     assert [type(a.error) for a in caught.value.attempts] == [ZeroDivisionError] * 3
     assert caught.value.run_id
     assert caught.value.usage == Usage()
@@ -532,7 +532,7 @@ async def test_a_module_that_raises_cancelled_error_itself_is_no_cancellation():
             await gone
         return "fine"
 
-    result = await Refine(module, N=3, reward_fn=constant).acall(q="x")
+    result = await BestOfN(module, N=3, reward_fn=constant).acall(q="x")
     assert result.answer == "fine"
     assert [a.error is None for a in result.attempts] == [True, False, True]
 
@@ -541,7 +541,7 @@ async def test_a_reward_that_raises_is_a_score_error_never_a_zero():
     def reward(inputs, prediction):
         raise LookupError("no gold answer")
 
-    result = await Refine(Predict("q -> a", lm=ok()), N=1, reward_fn=reward).acall(q="x")
+    result = await BestOfN(Predict("q -> a", lm=ok()), N=1, reward_fn=reward).acall(q="x")
     assert (result.a, result.score, result.stop_reason) == ("two words", None, StopReason.ERROR)
     assert isinstance(result.error, ScoreError)
     assert "LookupError in reward function 'reward': no gold answer" in str(result.error)
@@ -550,7 +550,7 @@ async def test_a_reward_that_raises_is_a_score_error_never_a_zero():
 
 async def test_an_ended_budget_keeps_the_best_so_far():
     lm = ScriptedLM(["a", "b b", "c"])
-    strategy = Refine(
+    strategy = BestOfN(
         Predict("q -> a", lm=lm), N=3, reward_fn=lambda inputs, p: len(p.a.split()), budget=Budget(calls=2)
     )
     result = await strategy.acall(q="x")
@@ -580,7 +580,7 @@ async def test_bad_input_is_raised_before_anything_is_spent():
 
     lm = ok()
     with pytest.raises(InputError, match="wrong"):
-        await Refine(Predict("q -> a", lm=lm), N=1).acall(wrong="x")
+        await BestOfN(Predict("q -> a", lm=lm), N=1).acall(wrong="x")
     assert lm.requests == []
 
 
@@ -636,8 +636,8 @@ async def test_modules_inside_a_user_s_module_join_the_run():
 
 async def test_an_inner_strategy_spends_from_both_budgets():
     lm = ok()
-    inner = Refine(Predict("q -> a", lm=lm), N=9, reward_fn=constant, budget=Budget(calls=2))
-    result = await Refine(inner, N=9, reward_fn=constant, budget=Budget(calls=5)).acall(q="x")
+    inner = BestOfN(Predict("q -> a", lm=lm), N=9, reward_fn=constant, budget=Budget(calls=2))
+    result = await BestOfN(inner, N=9, reward_fn=constant, budget=Budget(calls=5)).acall(q="x")
     assert len(lm.requests) == 5
     assert [a.usage.calls for a in result.attempts] == [2, 2, 1, 0]
     assert result.stop_reason is StopReason.BUDGET
@@ -657,7 +657,7 @@ async def test_a_run_opened_inside_a_run_is_part_of_it():
     for limit, calls in ((2, 2), (7, 3)):
         before = len(lm.requests)
         with pytest.raises(BudgetExceeded):
-            await Refine(module, N=1, budget=Budget(calls=limit)).acall(q="x")
+            await BestOfN(module, N=1, budget=Budget(calls=limit)).acall(q="x")
         assert len(lm.requests) - before == calls
 
 
@@ -724,7 +724,7 @@ def cancelled_by_another_thread(strategy, when, **options):
 async def test_cancel_from_another_thread_returns_the_best_so_far():
     lm = HangingLM(replies=1)
     run, main, _ = cancelled_by_another_thread(
-        Refine(Predict("q -> a", lm=lm), reward_fn=constant), lambda: time.sleep(0.2)
+        BestOfN(Predict("q -> a", lm=lm), reward_fn=constant), lambda: time.sleep(0.2)
     )
     result = await asyncio.wait_for(main(), 5)
     assert (result.a, result.stop_reason) == ("reply 1", StopReason.CANCELLED)
@@ -737,7 +737,7 @@ async def test_cancel_from_another_thread_returns_the_best_so_far():
 
 async def test_cancel_does_not_wait_for_a_model_that_ignores_it():
     _, main, taken = cancelled_by_another_thread(
-        Refine(Predict("q -> a", lm=DeafLM(3.0, replies=1)), reward_fn=constant), lambda: time.sleep(0.2)
+        BestOfN(Predict("q -> a", lm=DeafLM(3.0, replies=1)), reward_fn=constant), lambda: time.sleep(0.2)
     )
     result = await main()
     assert (result.a, result.stop_reason) == ("reply 1", StopReason.CANCELLED)
@@ -754,7 +754,7 @@ async def test_cancel_does_not_wait_for_a_thread_of_the_user_s():
             release.wait(3)
         return "fine"
 
-    _, main, taken = cancelled_by_another_thread(Refine(module, reward_fn=constant), lambda: time.sleep(0.2))
+    _, main, taken = cancelled_by_another_thread(BestOfN(module, reward_fn=constant), lambda: time.sleep(0.2))
     result = await main()
     release.set()
     assert (result.answer, result.stop_reason) == ("fine", StopReason.CANCELLED)
@@ -763,15 +763,15 @@ async def test_cancel_does_not_wait_for_a_thread_of_the_user_s():
 
 async def test_cancel_salvages_the_best_of_inner_strategies():
     lm = HangingLM(replies=1)
-    inner = Refine(Predict("q -> a", lm=lm), reward_fn=constant)
-    _, main, _ = cancelled_by_another_thread(Refine(inner, reward_fn=constant), lambda: time.sleep(0.2))
+    inner = BestOfN(Predict("q -> a", lm=lm), reward_fn=constant)
+    _, main, _ = cancelled_by_another_thread(BestOfN(inner, reward_fn=constant), lambda: time.sleep(0.2))
     result = await asyncio.wait_for(main(), 5)
     assert (result.a, result.stop_reason) == ("reply 1", StopReason.CANCELLED)
 
 
 async def test_cancel_before_the_first_draft_is_an_error_that_says_so():
     lm = HangingLM()
-    _, main, _ = cancelled_by_another_thread(Refine(Predict("q -> a", lm=lm), N=1), lambda: time.sleep(0.1))
+    _, main, _ = cancelled_by_another_thread(BestOfN(Predict("q -> a", lm=lm), N=1), lambda: time.sleep(0.1))
     with pytest.raises((RunFailed, RunClosed)) as caught:
         await asyncio.wait_for(main(), 5)
     assert caught.value.usage.calls == 1
@@ -782,13 +782,13 @@ async def test_cancel_before_the_start_buys_nothing():
     run = Run()
     run.cancel()
     with pytest.raises((RunFailed, RunClosed)):
-        await run.execute(Refine(Predict("q -> a", lm=lm), N=2, reward_fn=constant), {"q": "x"})
+        await run.execute(BestOfN(Predict("q -> a", lm=lm), N=2, reward_fn=constant), {"q": "x"})
     assert lm.requests == []
 
 
 async def test_cancel_after_the_end_changes_nothing():
     run = Run()
-    result = await run.execute(Refine(Predict("q -> a", lm=ok()), N=1), {"q": "x"})
+    result = await run.execute(BestOfN(Predict("q -> a", lm=ok()), N=1), {"q": "x"})
     run.cancel()
     await asyncio.sleep(0.01)
     assert result.stop_reason is StopReason.ROUNDS
@@ -797,7 +797,7 @@ async def test_cancel_after_the_end_changes_nothing():
 async def test_a_task_that_is_cancelled_ends_cancelled_and_its_calls_are_charged():
     lm = HangingLM(replies=1)
     run = Run()
-    task = asyncio.create_task(run.execute(Refine(Predict("q -> a", lm=lm), reward_fn=constant), {"q": "x"}))
+    task = asyncio.create_task(run.execute(BestOfN(Predict("q -> a", lm=lm), reward_fn=constant), {"q": "x"}))
     await lm.asked.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -810,7 +810,7 @@ async def test_a_task_that_is_cancelled_ends_cancelled_and_its_calls_are_charged
 async def test_a_cancelled_run_can_be_resumed():
     store, lm = MemoryStore(), HangingLM(replies=1)
     module = Predict("q -> a", lm=lm)
-    strategy = Refine(module, N=3, reward_fn=constant)
+    strategy = BestOfN(module, N=3, reward_fn=constant)
     run = Run(store=store, run_id="r")
     asyncio.get_running_loop().call_later(0.1, run.cancel)
     assert (await run.execute(strategy, {"q": "x"})).stop_reason is StopReason.CANCELLED
@@ -830,7 +830,7 @@ def test_a_thread_pool_of_ones_own_spends_from_the_run_with_in_run():
         with ThreadPoolExecutor(4) as pool:
             return " ".join(p.a for p in pool.map(in_run(lambda i: predict(q=f"{q}{i}")), range(4)))
 
-    result = Refine(fan, N=1, budget=Budget(calls=9))(q="x")
+    result = BestOfN(fan, N=1, budget=Budget(calls=9))(q="x")
     assert result.usage.calls == 4
 
 

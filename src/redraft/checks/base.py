@@ -58,6 +58,18 @@ class Check:
         del value
         return None
 
+    def applied(self, prediction: Prediction) -> Prediction | None:
+        """The prediction with this check's `fix`, if it has one that changes anything. Among several outputs only one that
+        the check names can be repaired.
+        """
+        field = self.field or next(iter(prediction)) if len(prediction) == 1 else self.field
+        if field is None or field not in prediction:
+            return None
+        value = self.fix(prediction[field])
+        if value is None or value == prediction[field]:
+            return None
+        return Prediction({**prediction.to_dict(), field: value})
+
     def guard(self, prefix: str) -> Guard:
         """Whether a text that begins like this can still pass, and can still fail."""
         del prefix
@@ -96,10 +108,20 @@ class FunctionCheck(Check):
     """A user's function as a check."""
 
     def __init__(
-        self, fn: Callable[..., Any], *, tell: str = "", name: str = "", field: str | None = None, hard: bool = True
+        self,
+        fn: Callable[..., Any],
+        *,
+        tell: str = "",
+        name: str = "",
+        field: str | None = None,
+        hard: bool = True,
+        fix: Callable[[Any], Any] | None = None,
+        constraint: Constraint | None = None,
     ) -> None:
         super().__init__(field=field, hard=hard, tell=bool(tell))
         self.fn = fn
+        self._fix = fix
+        self._constraint = constraint
         self.name = name or name_of(fn)
         self._tell = tell
         self._two = takes_two(fn)
@@ -107,6 +129,14 @@ class FunctionCheck(Check):
     def tell_text(self) -> str:
         """The text given with the function."""
         return self._tell
+
+    def fix(self, value: Any) -> Any:
+        """What the function given with the check makes of it."""
+        return None if self._fix is None else self._fix(value)
+
+    def constraint(self) -> Constraint | None:
+        """The constraint given with the function."""
+        return self._constraint
 
     async def verdict(self, inputs: Inputs, prediction: Prediction) -> Verdict:
         """Call the function with the draft's text (or field), or with (inputs, prediction) if it takes two."""
@@ -127,7 +157,8 @@ def check(fn: Callable[..., Any], /, **options: Any) -> FunctionCheck: ...
 @overload
 def check(**options: Any) -> Callable[[Callable[..., Any]], FunctionCheck]: ...
 def check(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a check of a function, as a call or a decorator. Options: `tell`, `name`, `field`, `hard`.
+    """Make a check of a function, as a call or a decorator. Options: `tell`, `name`, `field`, `hard`, `fix`
+    (value -> repaired value, or None) and `constraint`.
 
     The function takes the draft's text (or the field's value), or `(inputs, prediction)`. It returns a bool, a number
     in 0..1 (1 passes), `(score, "what is wrong")`, a complaint as text, or None for fine. `tell` is what the author is

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
 from redraft.checks.base import Check, FunctionCheck
 from redraft.checks.constraint import Constraint
 from redraft.errors import UsageError
+from redraft.frame import current_frame, warn
 from redraft.grammar import problem
 from redraft.scoring import as_score, name_of
 from redraft.sync import call_user
@@ -39,9 +40,11 @@ class Judgement:
         """What the author is told, one line a check."""
         return tuple(text for c in self.checks if (text := c.tell()))
 
-    def constraint(self) -> tuple[Constraint | None, tuple[Check, ...]]:
-        """The tightest constraint that compiles, with the checks in it; None if there is none."""
-        return _composed(self.checks)
+    def constraint(self, field: str) -> tuple[Constraint | None, tuple[Check, ...]]:
+        """The tightest constraint that compiles, with the checks in it, for a module whose one output is `field`; None if
+        there is none.
+        """
+        return _composed(self.checks, field)
 
     def critique(self, score: Score) -> Critique:
         """What code saw, as a critique: failed checks are issues, passed ones are to keep, feedback is an issue."""
@@ -61,27 +64,67 @@ class Judgement:
         return Critique(verdict="revise", issues=tuple(issues), keep=keep, by=by)
 
     async def score(self, inputs: Inputs, prediction: Prediction) -> Score:
-        """See `Scorer`."""
-        verdicts = []
-        for check in self.checks:
-            with _Naming(f"check {check.name!r}"):
-                verdicts.append(await check.verdict(inputs, prediction))
-        complaints = " ".join(f"{v.explanation}." for v in verdicts if not v.passed)
-        if self.reward is None:
+        """See `Scorer`. In order of cost: code, the reward function, then those checks that ask a model, and these only if
+        what code sees has passed.
+        """
+        found = await self._verdicts([c for c in self.checks if not c.asks], inputs, prediction)
+        fine = all(v.passed for v in found.values())
+        reward = None if self.reward is None else await self._rewarded(inputs, prediction)
+        asking = [c for c in self.checks if c.asks]
+        if fine:
+            found |= await self._verdicts(asking, inputs, prediction)
+        verdicts = [found.get(c) or _unasked(c) for c in self.checks]
+        complaints = " ".join(f"{v.explanation}." for v in found.values() if not v.passed)
+        if reward is None:
             return Score(value=_value(verdicts), feedback=complaints, verdicts=tuple(verdicts))
-        name = f"reward function {name_of(self.reward)!r}"
-        with _Naming(name):
-            given = as_score(await call_user(self.reward, dict(inputs), prediction), name)
         return Score(
-            value=given.value,
-            feedback=" ".join(part for part in (complaints, given.feedback) if part),
-            verdicts=(*verdicts, *given.verdicts),
+            value=reward.value,
+            feedback=" ".join(part for part in (complaints, reward.feedback) if part),
+            verdicts=(*verdicts, *reward.verdicts),
         )
+
+    async def _verdicts(self, checks: Iterable[Check], inputs: Inputs, prediction: Prediction) -> dict[Check, Verdict]:
+        found = {}
+        for check in checks:
+            with _Naming(f"check {check.name!r}"):
+                found[check] = await check.verdict(inputs, prediction)
+        return found
+
+    async def _rewarded(self, inputs: Inputs, prediction: Prediction) -> Score:
+        assert self.reward is not None
+        name = f"reward function {name_of(self.reward)!r}"
+        frame = current_frame()
+        calls = frame.meter.usage.calls if frame is not None else 0
+        with _Naming(name):
+            score = as_score(await call_user(self.reward, dict(inputs), prediction), name)
+        if frame is not None and frame.meter.usage.calls > calls:
+            warn(f"{name} calls a model for each attempt; use a rubric check, asked only of drafts that pass the others")
+        return score
+
+    async def repaired(self, inputs: Inputs, prediction: Prediction) -> tuple[Prediction | None, str]:
+        """The draft repaired by code, check by check, and by which; None, and why not, if code cannot. A repair is kept
+        only if its check does better and no check that passed fails: trimming must not cut off what another check wants.
+        """
+        code = [c for c in self.checks if not c.asks]
+        best, now = prediction, await self._verdicts(code, inputs, prediction)
+        repairs: list[str] = []
+        lost: list[str] = []
+        for check in code:
+            if now[check].passed or (candidate := check.applied(best)) is None:
+                continue
+            then = await self._verdicts(code, inputs, candidate)
+            broken = [v.explanation for c, v in then.items() if now[c].passed and not v.passed]
+            if not broken and then[check].score > now[check].score:
+                best, now = candidate, then
+                repairs.append(check.name)
+            else:
+                lost.append(broken[0] if broken else f"{check.name} is no better for it")
+        return (best, ", ".join(repairs)) if repairs else (None, "; ".join(lost))
 
 
 @lru_cache(maxsize=256)
-def _composed(checks: tuple[Check, ...]) -> tuple[Constraint | None, tuple[Check, ...]]:
-    offered = [(c, offer) for c in checks if c.field is None and (offer := c.constraint()) is not None]
+def _composed(checks: tuple[Check, ...], field: str) -> tuple[Constraint | None, tuple[Check, ...]]:
+    offered = [(c, offer) for c in checks if c.field in (None, field) and (offer := c.constraint()) is not None]
     # A schema says most; then what bounds the length, since under an unbounded language alone decoding need not end.
     offered.sort(key=lambda pair: (pair[1].schema is None, not pair[1].bounded))
     whole: Constraint | None = None
@@ -110,6 +153,10 @@ class _Naming:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None:
             error.add_note(f"in {self.name}")
+
+
+def _unasked(check: Check) -> Verdict:
+    return Verdict(check=check.name, passed=False, score=0.0, explanation=f"{check.name} was not asked", hard=False)
 
 
 def _value(verdicts: Sequence[Verdict]) -> float:

@@ -133,6 +133,8 @@ _NOTES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {
     "dropped": ("dropped", lambda d: f"{d['parameter']}: {d['model']} does not take it"),
     "overrun": ("overrun", lambda d: f"{d['model']} wrote {count(d['tokens'], 'token')} beyond its cap of {d['cap']}"),
     "parse_error": ("asked", lambda d: f"again: {d['error']}"),
+    "fix_refused": ("fix", lambda d: f"x {d['why']}"),
+    "unclean": ("reads", lambda d: f"badly, though it passes: {'; '.join(d['faults'])}"),
     "judge_error": ("judge", lambda d: f"no verdict: {d['error']}"),
     "diverged": ("replay", lambda _: "asks for something else than was recorded; bought anew"),
 }
@@ -156,7 +158,7 @@ def _draft_line(attempt: Attempt) -> Line:
         decision = ""  # the verdict says why
     good = attempt.accepted and (attempt.score is None or attempt.score.passed)
     return Line(
-        label=f"draft {attempt.index + 1}",
+        label=f"{'fix' if attempt.rung == 'fix' else 'draft'} {attempt.index + 1}",
         text="; ".join(filter(None, (said, decision.removeprefix("accepted: ")))),
         amount=tokens(attempt.usage),
         tone="good" if good else "bad",

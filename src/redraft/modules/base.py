@@ -23,6 +23,9 @@ class Module:
     strategy, joins the surrounding run: one budget, one journal. Calling a module never changes it.
     """
 
+    alone = False
+    """No modules are inside: they need not be looked for on each call."""
+
     def __call__(self, **inputs: Any) -> Any:
         """Run on the inputs and wait. On an event loop, `await module.acall(...)` instead."""
         frame = current_frame()
@@ -94,6 +97,8 @@ def _is_plain(value: Any) -> bool:
 
 
 def _walk(path: str, value: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    if value is None or isinstance(value, str | int | float):
+        return
     if isinstance(value, list | tuple | dict):
         if id(value) in seen:
             return
@@ -107,6 +112,8 @@ def _walk(path: str, value: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
     elif (isinstance(value, Module) or hasattr(value, "acall")) and id(value) not in seen:
         seen.add(id(value))
         yield path, value
+        if getattr(value, "alone", False):
+            return
         for name, item in getattr(value, "__dict__", {}).items():
             yield from _walk(f"{path}.{name}", item, seen)
 

@@ -27,6 +27,8 @@ class Predict(Module):
     counted and recorded; then `ParseError`. Further keywords are sampling parameters of `Request` (top_p, stop, tools).
     """
 
+    alone = True
+
     def __init__(
         self,
         signature: str | type[Signature] | SignatureSpec,
@@ -123,7 +125,7 @@ class Predict(Module):
             temperature=temperature if lm.capabilities.temperature else None,
             # A reply that was all thought gets more room; the same request would only think again.
             max_tokens=self.max_tokens * 2 if self.max_tokens and thought else self.max_tokens,
-            schema=asked_of(self.signature).json_schema() if style == "schema" else None,
+            schema=asked_of(self.signature).json_schema() if style == "schema" else advice.schema if style == "plain" else None,
             grammar=advice.grammar if style == "plain" and lm.capabilities.grammar else None,
             **{**self.sampling, **({"effort": "low"} if thought and lm.capabilities.reasoning else {})},
         )

@@ -32,7 +32,7 @@ def judged(attempt: Attempt) -> str:
         return ""
     if not score.verdicts:
         return f"score {score.value:.2f}"
-    how = ", decoded under a constraint" if attempt.rung == "constrain" else ""
+    how = {"constrain": ", decoded under a constraint", "fix": ", mended by code"}.get(attempt.rung, "")
     if score.passed:
         return f"ok {len(score.verdicts)}/{len(score.verdicts)}{how}"
     return one_line("x " + "; ".join(v.explanation or v.check for v in score.verdicts if not v.passed) + how)

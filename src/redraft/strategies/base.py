@@ -10,15 +10,19 @@ from typing import Any
 from redraft.budget import Budget
 from redraft.checks import Judgement
 from redraft.config import check_fits, resolve_lm
-from redraft.errors import BadRequestError, InputError
+from redraft.errors import InputError
 from redraft.frame import Advice, current_frame, entered
 from redraft.modules import Module, Predict
+from redraft.modules.wire import restate
+from redraft.protocols import LM
 from redraft.result import Result
 from redraft.run import Run
 from redraft.scoring import name_of, takes
 from redraft.signature import Field, Signature, SignatureSpec
+from redraft.strategies.ladder import Rung
+from redraft.strategies.roles import Reviser, listed
 from redraft.sync import on_loop
-from redraft.types import Attempt, Inputs, StopReason
+from redraft.types import Attempt, Inputs, Score, StopReason
 
 
 class Refining(Module):
@@ -26,6 +30,9 @@ class Refining(Module):
 
     Inside another run it spends from that run's budget, and from its own `budget` where it has one.
     """
+
+    reviser: Any
+    """Rewrites a draft with its issues in view (rung "edit")."""
 
     def __init__(
         self,
@@ -96,32 +103,31 @@ class Refining(Module):
             lm=outer.lm,
         )
 
-    async def again(
-        self,
-        run: Run,
-        inputs: Inputs,
-        *,
-        parent: Attempt | None = None,
-        hint: str = "",
-        temperature: float,
-        constrain: bool = True,
-    ) -> Attempt:
-        """Another draft in a fresh prompt, by the cheapest rung: decoded under the checks' constraint if they and the
-        model offer one ("constrain"), else with a hint if there is one ("resample").
-        """
-        constraint, under = self.judgement.constraint() if constrain and _takes_grammar(self.module) else (None, ())
-        grammar = constraint.grammar() if constraint else None
-        advice = replace(self.told(hint, temperature=temperature), grammar=grammar)
-        rung = "constrain" if grammar else "resample"
-        tried = await run.attempt(self.module, inputs, scorer=self.scorer, parent=parent, advice=advice, rung=rung)
-        if grammar and isinstance(tried.error, BadRequestError):
-            run.reject(tried, f"the constraint cannot be used: {tried.error}")
-            return await self.again(run, inputs, parent=parent, hint=hint, temperature=temperature, constrain=False)
-        if grammar and tried.score is not None:
-            pairs = zip(self.judgement.checks, tried.score.verdicts, strict=False)
-            held = all(verdict.passed for check, verdict in pairs if check in under)
-            run.journal.note("constraint_held", scope=run.scope, index=tried.index, held=held)
-        return tried
+    async def edited(self, run: Run, inputs: Inputs, rung: Rung, *, index: int | None = None) -> Attempt:
+        """The parent draft revised: its issues in view, what is right to be kept, the task restated at the end."""
+        best = rung.parent
+        assert best is not None
+        critique = best.critique or self.judgement.critique(best.score or Score(value=0.0))
+        given = {"draft": best.text, "issues": listed(critique.issues), "keep": "\n".join(critique.keep)}
+        restated = isinstance(self.reviser, Reviser) and not given.keys() & inputs.keys()
+        given |= inputs if restated else {"task": self.task(inputs)}
+        advice = replace(self.told(temperature=rung.temperature), lm=rung.lm)
+        return await run.attempt(
+            self.reviser, given, scorer=self.scorer, parent=best, advice=advice, rung="edit", why=rung.why, index=index
+        )
+
+    def task(self, inputs: Inputs) -> Any:
+        """The task for those who judge: instructions, inputs, requirements. A text, or content parts with images."""
+        signature = getattr(self.module, "signature", None)
+        told = self.judgement.requirements()
+        before = signature.instructions if signature is not None else ""
+        return restate(inputs, before, "\n".join(["Requirements:", *(f"- {line}" for line in told)]) if told else "")
+
+    def writes_locally(self, lm: LM | None = None) -> bool:
+        """True on the embedded model, which was measured to do worse with feedback than without."""
+        if lm is None:
+            lm = resolve_lm(self.module.lm) if isinstance(self.module, Predict) else None
+        return lm is not None and lm.name.startswith("local/")
 
     def good_enough(self, attempt: Attempt) -> StopReason | None:
         """PASSED if it meets all checks (and there is no threshold to reach), THRESHOLD if it reaches that."""
@@ -151,12 +157,3 @@ def entry_of(module: Any) -> Any:
     if isinstance(module, Module) and kind.aforward is not Module.aforward:
         return module.aforward
     return module.forward if isinstance(module, Module) and kind.forward is not Module.forward else module
-
-
-def _takes_grammar(module: Any) -> bool:
-    return isinstance(module, Predict) and module.signature.plain and resolve_lm(module.lm).capabilities.grammar
-
-
-def writes_locally(module: Any) -> bool:
-    """True for a Predict on the embedded model, which was measured to do worse with feedback than without."""
-    return isinstance(module, Predict) and resolve_lm(module.lm).name.startswith("local/")

@@ -1,20 +1,34 @@
 """Refine and BestOfN, called as in DSPy: try a module up to N times, score each attempt, keep the best.
 
-The ladder: tell, check, constrain the decoding, resample (with a short hint in a fresh prompt, where that was not
-measured to harm). A retry never shows the bad draft.
+Refine climbs the ladder: tell, check, fix by code, constrain the decoding, resample (with a short hint in a fresh prompt,
+where that was not measured to harm), edit, escalate. A retry shows the bad draft only if told to (`revise="edit"`).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
-from redraft.errors import InputError
+from redraft.frame import warn
+from redraft.protocols import LM
 from redraft.run import Run
-from redraft.scoring import rank
-from redraft.strategies.base import Refining, writes_locally
-from redraft.types import Attempt, Inputs, StopReason
+from redraft.strategies.advisor import own_lm
+from redraft.strategies.base import Refining
+from redraft.strategies.climb import Climb
+from redraft.strategies.ladder import Rung
+from redraft.strategies.lint import findings
+from redraft.strategies.options import (
+    Ladder,
+    checked_attempts,
+    checked_models,
+    checked_revise,
+    checked_temperatures,
+    checked_width,
+)
+from redraft.strategies.roles import as_advisor, as_picker, as_reviser
+from redraft.strategies.together import together
+from redraft.types import Inputs, StopReason
 
 
 class Refine(Refining):
@@ -24,7 +38,18 @@ class Refine(Refining):
     checks and reward the first attempt that works is all one can ask for: N then is how often a failing one is tried.
     `reward_fn(args, pred)` returns a number, `(number, "feedback")` or a Score, and may be async. `fail_count` is how
     many attempts of one call may fail with an error (default: all but one); what failed is in `result.attempts`.
-    `temperature` is the retries'; the first attempt has the module's own.
+
+    Further options, all by name:
+    `revise`: "auto" (constrain the decoding where the checks and the model offer it, else write anew with a hint),
+    "constrain", "fresh", or "edit" (show the best draft and its issues).
+    `models`: one for each attempt, the last one for the rest: `["small", "small", "big"]`.
+    `advisor`: who turns a bare number from the reward function into a hint: None for the module's own model (except the
+    embedded one, which hints were measured to harm), False for nobody, or a model, a persona, a Role, a module.
+    `judge`: picks among the attempts that code ranks alike, when all are there: a model, a persona, a module, or a
+    function (task, drafts) -> index.
+    `width`: how many of the N attempts are made at the same time; the first that is good enough cancels the others.
+    `temperature`: the retries', one or one for each; the first attempt has the module's own.
+    `fix=False` leaves drafts as they came; `clean=False` takes a pass under a constraint as it reads. `budget` as in Run.
     """
 
     def __init__(
@@ -36,63 +61,82 @@ class Refine(Refining):
         fail_count: int | None = None,
         *,
         checks: Sequence[Any] = (),
-        temperature: float = 0.9,
+        models: Sequence[LM | str] = (),
+        revise: str = "auto",
+        advisor: Any = None,
+        judge: Any = None,
+        width: int = 1,
+        temperature: float | Sequence[float] = 0.9,
+        fix: bool = True,
+        clean: bool = True,
         **options: Any,
     ) -> None:
         super().__init__(module, checks=checks, reward_fn=reward_fn, threshold=threshold, **options)
-        if not isinstance(N, int) or N < 1:
-            raise InputError(f"N={N!r}: give the number of attempts, 1 or more")
-        if fail_count is not None and (not isinstance(fail_count, int) or fail_count < 0):
-            raise InputError(f"fail_count={fail_count!r}: give how many attempts may fail, 0 or more, or None")
-        if not isinstance(temperature, int | float) or not 0 <= temperature < math.inf:
-            raise InputError(f"temperature={temperature!r}: give a finite number, 0 or more")
-        self.N = N
-        self.fail_count = N - 1 if fail_count is None else fail_count
-        self.temperature = temperature
+        self.N, self.fail_count = checked_attempts(N, fail_count)
+        lm = own_lm(self.module)
+        self.ladder = Ladder(
+            models=checked_models(models),
+            revise=checked_revise(revise),
+            advisor=as_advisor(advisor, lm),
+            advised=advisor is not None,
+            judge=None if judge is None else as_picker(judge, lm),
+            width=checked_width(width, "width"),
+            temperatures=checked_temperatures(temperature),
+            fix=fix,
+            clean=clean,
+        )
+        self.reviser = as_reviser(None, self.module)
+        self.lint = frozenset(findings(self))
+        """What seems wasteful about this set-up: said when it is first called."""
 
     async def steps(self, run: Run, inputs: Inputs) -> StopReason:
-        """Up to N attempts."""
-        failures = 0
-        tried = await run.attempt(self.module, inputs, scorer=self.scorer, advice=self.told())
-        for i in range(1, self.N + 1):
-            if tried.error is not None:
-                failures += 1
-                run.reject(tried, f"failed: {tried.error}")
-                if failures > self.fail_count:
-                    raise tried.error
-            elif run.best is None or rank(tried) > rank(run.best):
-                run.accept(tried, "the first draft" if run.best is None else "scores above the best so far")
-            else:
-                run.reject(tried, f"does not score above draft {run.best.index + 1}")
-            if run.best is not None and run.best.index == tried.index:
-                stop = StopReason.ROUNDS if self.judgement.empty else self.good_enough(tried)
-                if stop is not None:
-                    return stop
-            if i < self.N:
-                tried = await self.retry(run, inputs, tried)
-        if run.best is None and tried.error is not None:
-            raise tried.error
-        return StopReason.ROUNDS
+        """Up to N attempts: each is proposed by the ladder, judged, mended by code if that helps, kept or not."""
+        for text in self.lint:
+            warn(text)
+        climb = Climb(self, run, inputs)
+        for batch in self.batches():
+            rungs = [await self.propose(climb, i) for i in batch]
+            drafts = [partial(climb.draft, rung) for rung in rungs]
+            if (stop := await together(run, drafts, climb.settle, width=self.ladder.width)) is not None:
+                return stop
+        return await climb.end()
 
-    async def retry(self, run: Run, inputs: Inputs, failed: Attempt) -> Attempt:
-        """The next attempt, with what the last one taught."""
-        return await self.again(run, inputs, hint=self.hint(failed), temperature=self.temperature)
+    def batches(self) -> Iterator[range]:
+        """Which attempts are proposed at once; they learn from those before."""
+        for first in range(0, self.N, self.ladder.width):
+            yield range(first, min(first + self.ladder.width, self.N))
 
-    def hint(self, tried: Attempt) -> str:
-        """One short hint for a fresh prompt; none for the embedded model, where it was measured to be worse than none."""
-        feedback = tried.score.feedback if tried.score is not None else ""
-        if not feedback or writes_locally(self.module):
-            return ""
-        return HINT.format(feedback=feedback)
+    async def propose(self, climb: Climb, i: int) -> Rung:
+        """How attempt `i` is made."""
+        return await climb.next_rung(i)
 
 
 class BestOfN(Refine):
-    """`BestOfN(module, N=3, reward_fn=None, threshold=None)`: independent samples, nothing learned in between."""
+    """`BestOfN(module, N=3, reward_fn=None, threshold=None)`: independent samples, nothing learned in between.
 
-    async def retry(self, run: Run, inputs: Inputs, failed: Attempt) -> Attempt:
-        """An independent sample."""
-        del failed
-        return await self.again(run, inputs, temperature=self.temperature, constrain=False)
+    `concurrency`: how many are made at the same time (1: none is paid for in vain); the first that passes cancels the
+    rest, which are charged truly. `options` as in Refine.
+    """
 
+    def __init__(
+        self,
+        module: Any,
+        N: int = 3,
+        reward_fn: Callable[..., Any] | None = None,
+        threshold: float | None = None,
+        fail_count: int | None = None,
+        *,
+        concurrency: int = 1,
+        fix: bool = False,
+        **options: Any,
+    ) -> None:
+        width = checked_width(concurrency, "concurrency")
+        super().__init__(module, N, reward_fn, threshold, fail_count, width=width, fix=fix, advisor=False, **options)
 
-HINT = "An earlier answer fell short: {feedback} Write one that does not."
+    def batches(self) -> Iterator[range]:
+        """All at once: none learns from another."""
+        yield range(self.N)
+
+    async def propose(self, climb: Climb, i: int) -> Rung:
+        """An independent sample; the first at the module's own temperature."""
+        return climb.sample(i)

@@ -13,6 +13,7 @@ from redraft.modules import Module, Predict
 from redraft.protocols import LM
 from redraft.registry import split_model
 from redraft.signature import Field, SignatureSpec
+from redraft.strategies.advisor import Advisor
 from redraft.types import Issue, Prediction
 
 
@@ -73,6 +74,33 @@ def as_judge(thing: Any, lm: LM | str | None) -> Any:
         return thing
     raise InputError(
         f"judge={thing!r}: give a model, a persona, a Role, or a function (task, challenger, incumbent) -> bool"
+    )
+
+
+def as_advisor(thing: Any, lm: LM | str | None) -> Any:
+    """An advisor from whatever names one; None for False."""
+    role = None if thing is False else as_role(thing)
+    if role is not None:
+        return Advisor(role.lm or lm, persona=role.persona)
+    if thing is False or hasattr(thing, "acall"):
+        return thing or None
+    raise InputError(
+        f"advisor={thing!r}: give a model, a persona, a Role, False for nobody, or a module called with attempt, score, "
+        "scored_by and task that outputs advice"
+    )
+
+
+def as_picker(thing: Any, lm: LM | str | None) -> Any:
+    """A judge of many drafts from whatever names one; `lm` is the model where the role has none."""
+    role = as_role(thing)
+    if role is not None:
+        from redraft.judges.listwise import BestOfList
+
+        return BestOfList(role.lm or lm, persona=role.persona)
+    if callable(thing) or hasattr(thing, "acall"):
+        return thing
+    raise InputError(
+        f"judge={thing!r}: give a model, a persona, a Role, or a function (task, drafts) -> index of the best"
     )
 
 

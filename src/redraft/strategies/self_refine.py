@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 from redraft.errors import InputError
 from redraft.judges import criticise
-from redraft.modules.wire import restate
 from redraft.run import Run
-from redraft.strategies.base import Refining, writes_locally
+from redraft.strategies.base import Refining
 from redraft.strategies.gate import Gate
-from redraft.strategies.roles import Reviser, as_critic, as_judge, as_reviser, listed
+from redraft.strategies.ladder import Rung, constraint_for, written
+from redraft.strategies.roles import as_critic, as_judge, as_reviser, listed
 from redraft.types import Attempt, Critique, Inputs, StopReason
 
 Revise = Literal["auto", "edit", "fresh"]
@@ -98,26 +98,18 @@ class SelfRefine(Refining):
         """The next draft: an edit of the best one, or a fresh one with the issues as a hint."""
         best = run.best
         assert best is not None
-        if self._fresh():
-            # The author was told what the checks want; repeating it helped no small model (docs/design.md section 1).
-            hint = "" if critique.by == "checks" else HINT.format(issues=listed(critique.issues))
-            return await self.again(run, inputs, parent=best, hint=hint, temperature=FRESH_TEMPERATURE)
-        given = {"draft": best.text, "issues": listed(critique.issues), "keep": "\n".join(critique.keep)}
-        restated = isinstance(self.reviser, Reviser) and not given.keys() & inputs.keys()
-        given |= inputs if restated else {"task": self.task(inputs)}
-        return await run.attempt(self.reviser, given, scorer=self.scorer, parent=best, advice=self.told(), rung="edit")
-
-    def task(self, inputs: Inputs) -> Any:
-        """The task for those who judge: instructions, inputs, requirements. A text, or content parts with images."""
-        signature = getattr(self.module, "signature", None)
-        told = self.judgement.requirements()
-        before = signature.instructions if signature is not None else ""
-        return restate(inputs, before, "\n".join(["Requirements:", *(f"- {line}" for line in told)]) if told else "")
+        if not self._fresh():
+            return await written(self, run, inputs, Rung(name="edit", why=f"{critique.by} found issues", parent=best))
+        # The author was told what the checks want; repeating it helped no small model (docs/design.md section 1).
+        hint = "" if critique.by == "checks" else HINT.format(issues=listed(critique.issues))
+        found = constraint_for(self.module, self.judgement, None)
+        rung = found if isinstance(found, Rung) else Rung(name="resample", why=found)
+        return await written(self, run, inputs, rung.but(parent=best, hint=hint, temperature=FRESH_TEMPERATURE))
 
     def _fresh(self) -> bool:
         if self.revise != "auto":
             return self.revise == "fresh"
-        return writes_locally(self.module)
+        return self.writes_locally()
 
 
 FRESH_TEMPERATURE = 0.8  # a second greedy reply would be the first one again

@@ -1,0 +1,131 @@
+"""Advice where a reward function only gave a number: a model is told the task, the attempt, the score and what the reward
+function says of itself, and answers with a short hint; for a program of several modules, with one for each, by path.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from redraft.errors import BudgetExceeded, RedraftError, RunClosed
+from redraft.judges import persona_text
+from redraft.modules import Module, Predict
+from redraft.modules.wire import restate
+from redraft.protocols import LM
+from redraft.run import Run
+from redraft.scoring import name_of
+from redraft.signature import as_signature
+from redraft.types import Attempt, Inputs
+
+if TYPE_CHECKING:
+    from redraft.strategies.base import Refining
+
+_LONGEST = 400
+_CODE = 4000
+
+
+class Advisor(Module):
+    """Says how the next attempt can score higher. Output `advice`: a text, or texts by module path."""
+
+    def __init__(self, lm: LM | str | None = None, *, persona: str = "", max_tokens: int = 300) -> None:
+        options: dict[str, Any] = {
+            "lm": lm,
+            "system": persona_text(persona),
+            "max_tokens": max_tokens,
+            "reasks": 1,
+            "role": "advisor",
+        }
+        self.one = Predict(as_signature(ONE, INSTRUCTIONS), **options)
+        self.each = Predict(as_signature(EACH, f"{INSTRUCTIONS} {BY_PATH}"), **options)
+
+    async def aforward(self, **inputs: Any) -> Any:
+        """Inputs: `attempt`, `score`, `scored_by`, `task`; and `modules`, where there are several."""
+        return await (self.each if "modules" in inputs else self.one).acall(**inputs)
+
+
+async def advise(advisor: Any, strategy: Refining, run: Run, inputs: Inputs, tried: Attempt) -> dict[str, str]:
+    """Hints by path inside the strategy's module ("" is the whole). An advisor that fails costs a hint, never an attempt."""
+    module, reward, wanted = strategy.module, strategy.judgement.reward, strategy.threshold
+    assert tried.score is not None
+    assert reward is not None
+    paths = modules_in(module)
+    given = {
+        "attempt": tried.text,
+        "score": f"{tried.score.value:g}" + (f", wanted: {wanted:g}" if wanted is not None else ""),
+        "scored_by": said_of(reward),
+        "task": restate(inputs, instructions_of(module), ""),
+    }
+    if len(paths) > 1:
+        given["modules"] = "\n".join(f"{path}: {what}" for path, what in paths.items())
+    try:
+        said = await run.judging(advisor, advisor.acall(**given))
+    except (BudgetExceeded, RunClosed):
+        raise
+    except RedraftError as error:
+        run.journal.note("advisor_error", scope=run.scope, error=str(error))
+        return {}
+    return _by_path(run, said.advice, paths)
+
+
+def _by_path(run: Run, advice: Any, paths: Mapping[str, str]) -> dict[str, str]:
+    if not isinstance(advice, Mapping):
+        return {"": _bounded(advice)} if str(advice).strip() else {}
+    hints: dict[str, str] = {}
+    for said, text in advice.items():
+        if not str(text).strip() or str(text).strip().upper() == "N/A":
+            continue
+        close = difflib.get_close_matches(str(said), paths, n=1, cutoff=0.6)
+        if not close:  # advice for nobody is still advice: everybody hears it
+            run.journal.note("advice_unaddressed", scope=run.scope, path=str(said), known=list(paths))
+        path = close[0] if close else ""
+        hints[path] = "\n".join(filter(None, (hints.get(path, ""), _bounded(text))))
+    return hints
+
+
+def _bounded(text: Any) -> str:
+    return textwrap.shorten(str(text), _LONGEST, placeholder="...")
+
+
+def modules_in(module: Any) -> dict[str, str]:
+    """The predictors inside a program, by path: what each turns into what."""
+    if isinstance(module, Predict):
+        return {"": str(module.signature)}
+    inside = module.named_modules() if hasattr(module, "named_modules") else ()
+    return {path: str(m.signature) for path, m in inside if isinstance(m, Predict)}
+
+
+def instructions_of(module: Any) -> str:
+    """What the module was told to do; for a program, nothing."""
+    signature = getattr(module, "signature", None)
+    return str(signature.instructions) if signature is not None else ""
+
+
+def own_lm(module: Any) -> Any:
+    """The model that a module uses: its own, or its first predictor's; None if it has none of its own."""
+    if (lm := getattr(module, "lm", None)) is not None:
+        return lm
+    inside = module.named_modules() if hasattr(module, "named_modules") else ()
+    return next((lm for _, m in inside if (lm := getattr(m, "lm", None)) is not None), None)
+
+
+def said_of(reward: Callable[..., Any]) -> str:
+    """What a reward function says of itself: its source, else its docstring, else its name. Code typed into a REPL,
+    callables and compiled functions have no source to read: that is no error.
+    """
+    target = reward if inspect.isroutine(reward) or inspect.isclass(reward) else type(reward)
+    try:
+        return textwrap.dedent(inspect.getsource(target))[:_CODE]
+    except (OSError, TypeError):
+        return inspect.getdoc(reward) or name_of(reward)
+
+
+ONE = "attempt, score, scored_by, task -> advice"
+EACH = "attempt, score, scored_by, modules, task -> advice: dict[str, str]"
+INSTRUCTIONS = (
+    "An attempt at the task was scored by code (higher is better). Say in one or two sentences what the next attempt, "
+    "which will not see this one, should do to score higher. Do not write the answer itself."
+)
+BY_PATH = "Give this advice to each module by its path, and leave out those that did nothing wrong."

@@ -1,0 +1,200 @@
+"""One call of Refine or BestOfN: which rung comes next, what is kept, when it is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from redraft.checks.clean import faults
+from redraft.config import resolve_lm
+from redraft.errors import LMError, ParseError
+from redraft.protocols import LM
+from redraft.run import Run
+from redraft.scoring import name_of, rank
+from redraft.strategies.advisor import advise
+from redraft.strategies.ladder import Rung, constraint_for, written
+from redraft.sync import call_user
+from redraft.types import Attempt, Inputs, Prediction, StopReason
+
+if TYPE_CHECKING:
+    from redraft.strategies.refine import Refine
+
+
+class Climb:
+    """The state of one call, so that a strategy's object never changes."""
+
+    def __init__(self, strategy: Refine, run: Run, inputs: Inputs) -> None:
+        self.strategy = strategy
+        self.ladder = strategy.ladder
+        self.run = run
+        self.inputs = inputs
+        self.failures = 0
+        self.last: Attempt | None = None
+        """The latest draft that a model wrote, or tried to: what the next one learns from."""
+        self._learned: tuple[Attempt, Rung] | None = None
+
+    # Which rung
+
+    async def next_rung(self, i: int) -> Rung:
+        """How attempt `i` is made."""
+        if i == 0 or self.last is None:
+            return self.sample(i)
+        lm = self._model(i)
+        rung = self._chosen(i, lm)
+        hint, hints = await self._learn(self.last, lm)
+        return rung.but(lm=lm, temperature=self.ladder.temperature(i), hint=hint, hints=hints)
+
+    def sample(self, i: int) -> Rung:
+        """Attempt `i` without anything learned: the first at the module's own temperature, the others varied."""
+        lm = self._model(i)
+        if i == 0:
+            return Rung(name="tell", why="the first draft", lm=lm)
+        return Rung(name="resample", why="an independent sample", lm=lm, temperature=self.ladder.temperature(i))
+
+    def _chosen(self, i: int, lm: LM | None) -> Rung:
+        best, revise = self.run.best, self.ladder.revise
+        if lm is not None and lm is not self._model(i - 1):
+            return Rung(name="escalate", why=f"{i} drafts were not enough: the next model is {lm.name}")
+        if revise == "edit" and best is not None:
+            return Rung(name="edit", why="asked for", parent=best)
+        if revise in ("auto", "constrain"):
+            found = constraint_for(self.strategy.module, self.strategy.judgement, lm)
+            if isinstance(found, Rung):
+                return found
+            return Rung(name="resample", why=found)
+        return Rung(name="resample", why="asked for" if revise == "fresh" else "there is no draft to edit yet")
+
+    def _model(self, i: int) -> LM | None:
+        models = self.ladder.models
+        return resolve_lm(models[min(i, len(models) - 1)]) if models else None
+
+    async def _learn(self, tried: Attempt, lm: LM | None) -> tuple[str, Mapping[str, str]]:
+        """The hint for the next draft, and those for single modules. A bad draft is never in them."""
+        strategy, score = self.strategy, tried.score
+        quiet = strategy.writes_locally(lm)
+        if tried.error is not None:
+            usable = not isinstance(tried.error, LMError) and not quiet
+            return (FAILED.format(error=tried.error) if usable else ""), {}
+        if score is None or (score.feedback and quiet):
+            return "", {}
+        if score.feedback:
+            return HINT.format(feedback=score.feedback), {}
+        advisor = self.ladder.advisor
+        if strategy.judgement.reward is None or advisor is None or (quiet and not self.ladder.advised):
+            return "", {}
+        if self._learned is None or self._learned[0] is not tried:
+            hints = await advise(advisor, strategy, self.run, self.inputs, tried)
+            general = hints.pop("", "")
+            paths = {f"module.{path}": hint for path, hint in hints.items()}
+            self._learned = tried, Rung(name="", why="", hint=general and ADVICE.format(advice=general), hints=paths)
+        return self._learned[1].hint, self._learned[1].hints
+
+    # Each draft
+
+    async def draft(self, rung: Rung, index: int) -> Attempt:
+        """Make a draft on this rung."""
+        return await written(self.strategy, self.run, self.inputs, rung, index=index)
+
+    async def settle(self, tried: Attempt) -> StopReason | None:
+        """Keep it or not; repair it by code where that helps. Returns the reason if it is good enough."""
+        self.last = tried
+        if tried.error is not None:
+            self.run.reject(tried, f"failed: {tried.error}")
+            self.failures += 1
+            if self.failures > self.strategy.fail_count:
+                raise tried.error
+            return None
+        if (stop := self._kept(tried)) is not None:
+            return stop
+        if not self.ladder.fix or tried.score is None or tried.score.passed:
+            return None
+        return await self._repair(tried)
+
+    def _kept(self, tried: Attempt) -> StopReason | None:
+        best = self.run.best
+        if best is None:
+            self.run.accept(tried, "the first draft")
+        elif rank(tried) > rank(best):
+            self.run.accept(tried, "scores above the best so far")
+        elif rank(tried) == rank(best) and self._unclean(best) and not self._unclean(tried):
+            self.run.accept(tried, "scores the same and reads cleaner")
+        else:
+            self.run.reject(tried, f"does not score above draft {best.index + 1}")
+            return None
+        return self._enough(tried)
+
+    def _enough(self, tried: Attempt) -> StopReason | None:
+        if self.strategy.judgement.empty:
+            return StopReason.ROUNDS if self.ladder.judge is None else None
+        stop = self.strategy.good_enough(tried)
+        if stop is StopReason.PASSED and self.ladder.judge is not None:
+            return None  # passing is not enough: the judge picks the best that does
+        if stop is not None and (why := self._unclean(tried)):
+            self.run.journal.note("unclean", scope=self.run.scope, index=tried.index, faults=why)
+            return None
+        return stop
+
+    def _unclean(self, tried: Attempt) -> list[str]:
+        """What a draft passed by, decoded under a constraint: weak models buy form at the price of content."""
+        if tried.rung != "constrain" or not self.ladder.clean:
+            return []
+        return faults(tried.text, " ".join(str(value) for value in self.inputs.values()))
+
+    async def _repair(self, tried: Attempt) -> StopReason | None:
+        assert tried.prediction is not None
+        judgement = self.strategy.judgement
+        fixed, how = await self.run.judging(judgement, judgement.repaired(self.inputs, tried.prediction))
+        if fixed is None:
+            if how:
+                self.run.journal.note("fix_refused", scope=self.run.scope, index=tried.index, why=how)
+            return None
+
+        async def by_code(**_: Any) -> Prediction:
+            return fixed
+
+        attempt = self.run.attempt(
+            by_code, self.inputs, scorer=self.strategy.scorer, parent=tried, rung="fix", why=f"code can mend {how}"
+        )
+        mended = await attempt
+        if mended.error is not None:
+            self.run.reject(mended, f"failed: {mended.error}")
+            return None
+        return self._kept(mended)
+
+    # The end
+
+    async def end(self) -> StopReason:
+        """All N attempts are used: have the judge pick, and say how far it got."""
+        best, last = self.run.best, self.last
+        if best is None and last is not None and last.error is not None:
+            raise last.error
+        if self.ladder.judge is not None:
+            await self._pick()
+            best = self.run.best
+        return (best and self.strategy.good_enough(best)) or StopReason.ROUNDS
+
+    async def _pick(self) -> None:
+        """Relative scoring: of the attempts that code ranks alike, the one that the judge prefers."""
+        best = self.run.best
+        assert best is not None
+        alike = [a for a in self.run.attempts if a.error is None and a.prediction is not None and rank(a) == rank(best)]
+        alike = list({a.text.strip(): a for a in reversed(alike)}.values())[::-1]
+        if len(alike) < 2:
+            return
+        judge = self.ladder.judge
+        given = {"task": self.strategy.task(self.inputs), "drafts": [a.text for a in alike]}
+        try:
+            said = await self.run.judging(judge, call_user(judge, **given))
+        except ParseError as error:
+            self.run.journal.note("judge_error", scope=self.run.scope, error=f"{name_of(judge)}: {error}")
+            return
+        chosen = said["best"] if isinstance(said, Mapping | Prediction) and "best" in said else said
+        if not isinstance(chosen, int) or isinstance(chosen, bool) or not 0 <= chosen < len(alike):
+            self.run.journal.note("judge_error", scope=self.run.scope, error=f"{name_of(judge)} picked {chosen!r:.80}")
+        elif alike[chosen].index != best.index:
+            self.run.accept(alike[chosen], f"the judge prefers it to {len(alike) - 1} that score the same")
+
+
+HINT = "An earlier answer fell short: {feedback} Write one that does not."
+FAILED = "An earlier answer could not be used: {error}"
+ADVICE = "Advice from an earlier try: {advice}"

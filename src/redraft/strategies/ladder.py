@@ -1,0 +1,116 @@
+"""The ladder: how the next draft is made, cheapest rung first, and why that way (docs/design.md section 1).
+
+constrain (decode under what the checks compile to) - resample (a fresh prompt, with a short hint) - edit (the best draft
+with its issues in view) - escalate (the next model). Telling comes before, checking and fixing after each draft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from redraft.checks import Check, Judgement
+from redraft.checks.constraint import Constraint
+from redraft.config import resolve_lm
+from redraft.errors import BadRequestError
+from redraft.frame import Advice
+from redraft.modules import Predict
+from redraft.protocols import LM
+from redraft.purchase import refuses
+from redraft.run import Run
+from redraft.types import Attempt, Inputs
+
+if TYPE_CHECKING:
+    from redraft.strategies.base import Refining
+
+Revise = Literal["auto", "fresh", "edit", "constrain"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """One way to make the next draft."""
+
+    name: str
+    why: str
+    constraint: Constraint | None = None
+    under: tuple[Check, ...] = ()
+    """The checks that the constraint stands for."""
+    parent: Attempt | None = None
+    """The draft that is edited, or that taught the hint."""
+    lm: LM | None = None
+    """Another model than the module's own."""
+    temperature: float | None = None
+    """None: the module's own."""
+    hint: str = ""
+    hints: Mapping[str, str] = field(default_factory=dict)
+    """Hints for modules inside a program, by path."""
+
+    def but(self, **changes: Any) -> Rung:
+        """A copy with some fields changed."""
+        return replace(self, **changes)
+
+
+def constraint_for(module: Any, judgement: Judgement, lm: LM | None) -> Rung | str:
+    """The rung "constrain", or why it cannot be climbed. Only a lone text output can be decoded under a constraint."""
+    if not isinstance(module, Predict) or not module.signature.plain:
+        return "the output is not one text"
+    constraint, under = judgement.constraint(next(iter(module.signature.outputs)))
+    if constraint is None:
+        return "no check offers a constraint that compiles"
+    lm = lm or resolve_lm(module.lm)
+    takes_schema = constraint.schema is not None and lm.capabilities.json_schema and not refuses(lm, "schema")
+    if not lm.capabilities.grammar and not takes_schema:
+        return f"{lm.name} takes no grammar"
+    why = f"{', '.join(c.name for c in under)} can be held while decoding"
+    return Rung(name="constrain", why=why, constraint=constraint, under=under)
+
+
+async def written(strategy: Refining, run: Run, inputs: Inputs, rung: Rung, *, index: int | None = None) -> Attempt:
+    """A draft on this rung, judged. Whether a constraint was held goes on record, since engines fail open. One that the
+    model refuses is not insisted on: the draft is then written freely.
+    """
+    if rung.name == "edit" and rung.parent is not None:
+        return await strategy.edited(run, inputs, rung, index=index)
+    advice = _advice(strategy, rung)
+    tried = await run.attempt(
+        strategy.module,
+        inputs,
+        scorer=strategy.scorer,
+        parent=rung.parent,
+        advice=advice,
+        rung=rung.name,
+        why=rung.why,
+        index=index,
+    )
+    if rung.constraint is None:
+        return tried
+    if isinstance(tried.error, BadRequestError):
+        run.reject(tried, f"the constraint cannot be used: {tried.error}")
+        free = rung.but(name="resample", why="the constraint was refused", constraint=None, under=())
+        return await written(strategy, run, inputs, free)
+    if tried.score is not None:
+        failed = _failed_under(strategy.judgement, tried, rung.under)
+        cut = run.journal.finish_reason(f"{run.scope}/attempt[{tried.index}]") == "length"
+        run.journal.note(
+            "constraint_held", scope=run.scope, index=tried.index, held=not failed, failed=failed, endless=cut
+        )
+    return tried
+
+
+def _advice(strategy: Refining, rung: Rung) -> Advice:
+    advice = strategy.told(rung.hint, rung.temperature)
+    advice = replace(advice, hints=rung.hints, lm=rung.lm or advice.lm)
+    if rung.constraint is None:
+        return advice
+    lm = advice.lm or resolve_lm(strategy.module.lm)
+    if rung.constraint.schema is not None and not lm.capabilities.grammar:
+        return replace(advice, schema=rung.constraint.schema)
+    return replace(advice, grammar=rung.constraint.grammar())
+
+
+def _failed_under(judgement: Judgement, tried: Attempt, under: Sequence[Check]) -> list[str]:
+    """What the checks of a constraint say against a draft that was decoded under it."""
+    assert tried.score is not None
+    pairs = zip(judgement.checks, tried.score.verdicts, strict=False)
+    return [verdict.explanation for check, verdict in pairs if check in under and not verdict.passed]
