@@ -109,6 +109,11 @@ class Meter:
             return self._spent.usage()
 
     @property
+    def calls(self) -> int:
+        """How many calls were settled so far."""
+        return self._spent.calls
+
+    @property
     def seconds_left(self) -> float | None:
         """Until the nearest deadline of the chain; None without one."""
         if not self._timed:

@@ -21,7 +21,7 @@ from redraft.errors import InputError, StoreError
 from redraft.jsonable import canonical, plain
 from redraft.protocols import Store
 from redraft.sync import seen
-from redraft.types import EVENT_VERSION, Choice, Completion, Critique, Event, Request, Score, Usage, Verdict
+from redraft.types import Choice, Completion, Critique, Event, Request, Score, Usage, Verdict
 
 CALL = "call"
 """A committed reply."""
@@ -50,6 +50,10 @@ REPLAYED = frozenset(
 
 
 _ENDS = frozenset({CALL, CALL_ERROR, CALL_FAILED})
+
+
+EVENT_VERSION = 1
+"""Of the events' kinds and data."""
 
 
 class MemoryStore:
@@ -201,11 +205,11 @@ class Journal:
             self._spent = self._by_scope()
         return self._spent.get(scope, Usage())
 
-    def finish_reason(self, scope: str) -> str | None:
-        """Why the last reply bought in a scope ended: "stop", "length", ..."""
-        calls = (e for e in reversed(self.events) if e.kind == CALL and f"{e.scope}/".startswith(f"{scope}/"))
-        last = next(calls, None)
-        return None if last is None else completion_from(last.data["completion"]).finish_reason
+    def last_call(self, scope: str) -> Event | None:
+        """The last reply that was bought in a scope: which model gave it, and how it ended."""
+        return next(
+            (e for e in reversed(self.events) if e.kind == CALL and f"{e.scope}/".startswith(f"{scope}/")), None
+        )
 
     def _by_scope(self) -> dict[str, Usage]:
         ended = {e.data["intent"] for e in self.events if e.kind in _ENDS}

@@ -13,6 +13,12 @@ from redraft.errors import UnknownNameError
 
 Kind = Literal["models", "strategies", "checks"]
 
+_CHECKS = (
+    *("bullets", "chars", "contains", "ends_with", "forbids", "json_schema", "json_valid", "keyword_counts"),
+    *("language", "lowercase", "matches", "no_commas", "no_repetition", "number", "one_of", "paragraphs"),
+    *("python_tests", "rubric", "sentences", "starts_with", "tool_call", "uppercase", "words"),
+)
+
 _KNOWN: dict[Kind, dict[str, Any]] = {
     # A provider's value takes (model, *, base_url=None) and returns an LM.
     "models": {
@@ -26,7 +32,7 @@ _KNOWN: dict[Kind, dict[str, Any]] = {
         "self-refine": "redraft.strategies:SelfRefine",
         "reflect": "redraft.strategies:Reflect",
     },
-    "checks": {name: f"redraft.checks:{name}" for name in ("words", "sentences", "contains", "forbids", "json_schema")},
+    "checks": {name: f"redraft.checks:{name}" for name in _CHECKS},
 }
 
 

@@ -83,6 +83,7 @@ class Run:
         self.loop: asyncio.AbstractEventLoop | None = self.parent.loop if self.parent else None
         self.closed = False
         self.stop_asked = False
+        self.models: dict[str, LM] = self.parent.models if self.parent else {}
         self.open_calls: set[Purchase] = self.parent.open_calls if self.parent else set()
         self.nested: set[Run] = set()
         self._stop: asyncio.Event | None = None
@@ -112,6 +113,7 @@ class Run:
         return int(root._seed or 0)
 
     # What a strategy uses
+
     @property
     def attempts(self) -> tuple[Attempt, ...]:
         """Everything tried so far, by index."""
@@ -132,6 +134,7 @@ class Run:
 
         Raises `LMError`, `BudgetExceeded`, or `RunClosed`; is cancellable at any point, and then charged truly.
         """
+        self.models[lm.name] = lm
         purchase = Purchase(self, self._here(), lm, request, role)
         if self.loop is None or self.loop is asyncio.get_running_loop():
             return await purchase.complete()
@@ -241,8 +244,7 @@ class Run:
         """Do a user's own effect once: its JSON result is journalled, and a replay returns it without calling `fn`."""
         frame = self._here()
         key = self.journal.key(frame.scope, f"step:{name}")
-        old = self.journal.recorded("step", key)
-        if old is not None:
+        if (old := self.journal.recorded("step", key)) is not None:
             return old.data["value"]
         self.check_open()
         value = await call_user(fn, *args, **kwargs)
@@ -251,8 +253,7 @@ class Run:
 
     def _here(self) -> Frame:
         """The frame of the running code if it is part of this run, else the run's own."""
-        frame = current_frame()
-        return frame if frame is not None and frame.run.root is self.root else self._frame
+        return frame if (frame := current_frame()) and frame.run.root is self.root else self._frame
 
     # Life and death
 
@@ -294,9 +295,8 @@ class Run:
         if self.closed:
             self.check_open()
         assert self.seed is not None  # the run begins
-        self.loop = self.loop or asyncio.get_running_loop()
+        self.loop, self._stop = self.loop or asyncio.get_running_loop(), asyncio.Event()
         self._frame.owner = strategy
-        self._stop = asyncio.Event()
         if self.parent:
             self.parent.nested.add(self)
         stop = StopReason.ERROR
@@ -333,8 +333,8 @@ class Run:
             self._ledger.salvage(stop)
         if error is None and (diverged := self._diverged()) is not None and self.strict:
             error = diverged
-        said = None if error is None else plain(error)
-        self.journal.note("stop", scope=self.scope, key=f"{self.scope}|stop", reason=str(stop), error=said)
+        end = {"reason": str(stop), "error": error and plain(error)}
+        self.journal.note("stop", scope=self.scope, key=f"{self.scope}|stop", **end)
         self._close()
         best = self.best
         if best is None or isinstance(error, UsageError | DivergedError):

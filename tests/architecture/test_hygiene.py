@@ -9,7 +9,8 @@ BOUNDARIES = {
     "redraft.jsonable": "user code: an exception whose own message cannot be made",
     "redraft.sync": "user code in a worker thread: what it raises travels to the caller",
     "redraft.journal": "user code: a listener that fails must not hurt the run",
-    "redraft.checks.parse": "user code: a check file is run to read its checks",
+    "redraft.checks.userfile": "user code: a check file is run to read its checks",
+    "redraft.checks.harness": "user code: the child process in which a draft's program is tested",
     "redraft.cli.app": "the person at the terminal: one paragraph, never a traceback",
 }
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redraft.checks import sentences, words
-from redraft.checks.counts import split_sentences
+from redraft.checks.segment import split_sentences
 from redraft.errors import UsageError
 
 

@@ -1,14 +1,17 @@
-"""Checks from text and from files."""
+"""Checks from text: our names, promptfoo's names, and the opposite of either."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from redraft import registry
-from redraft.checks import Check, from_file, parse
-from redraft.errors import ConfigError, UnknownNameError, UsageError
+from redraft.checks import Check, aliases, parse
+from redraft.checks.parse import FORMS
+from redraft.errors import UnknownNameError, UsageError
 
 
 @pytest.mark.parametrize(
@@ -78,7 +81,7 @@ def test_a_folder_is_no_schema(tmp_path):
 
 @pytest.mark.parametrize("text", ["sentence:3", "", ":3", "Sentences:3"])
 def test_an_unknown_check_lists_the_known_ones(text):
-    with pytest.raises(UnknownNameError, match="Known checks: contains, forbids"):
+    with pytest.raises(UnknownNameError, match="Known checks: bullets, chars, contains"):
         parse(text)
     with pytest.raises(UnknownNameError, match="Did you mean 'sentences'"):
         parse("sentence:3")
@@ -96,52 +99,141 @@ def test_a_check_of_the_users_by_name(monkeypatch):
         parse("rhymes")
 
 
-# files
+@pytest.fixture
+def folder(tmp_path):
+    """The files that the examples name."""
+    (tmp_path / "schema.json").write_text('{"type": "object"}', encoding="utf-8")
+    (tmp_path / "tests.py").write_text("assert f(1) == 1\n", encoding="utf-8")
+    (tmp_path / "style.md").write_text("- names the dish\n- names its price\n", encoding="utf-8")
+    return tmp_path
 
 
-def write(tmp_path, text):
-    file = tmp_path / "mine.py"
-    file.write_text(text, encoding="utf-8")
-    return file
+@pytest.mark.parametrize("name", registry.names("checks"))
+def test_every_check_can_be_written_as_its_example_says(name, folder):
+    pytest.importorskip("py3langid") if name == "language" else None
+    for example in FORMS[name].example.split(" or "):
+        made = parse(example.strip("'"), folder=folder)
+        assert isinstance(made, Check)
+        assert made.tell()
 
 
-def test_a_file_with_a_list(tmp_path):
-    file = write(tmp_path, "from redraft.checks import *\nother = words(9)\nchecks = [sentences(3), words(2, 4)]\n")
-    assert [c.tell() for c in from_file(file)] == ["Write exactly 3 sentences.", "Write 2 to 4 words."]
-    assert len(from_file(str(file))) == 2
+@pytest.mark.parametrize(
+    ("text", "good", "bad"),
+    [
+        ("bullets:2", "- a\n- b", "- a"),
+        ("chars:2-4", "abc", "a"),
+        ("chars:..3", "abc", "abcd"),
+        ("words:2 ..", "a b c", "a"),
+        ("starts_with:Dear", "Dear you", "Hello"),
+        ("one_of:yes|no", "yes", "maybe"),
+        ("lowercase", "abc", "Abc"),
+        ("keyword_counts:fox=2,dog=1-3", "fox fox dog", "fox dog"),
+        ("json_valid", "[1]", "x"),
+        ("number", "-4.5", "x"),
+        ("number:0-10", "10", "11"),
+        ("number:-5..-1", "-3", "0"),
+        ("number:int 1-5", "4", "4.5"),
+        ("not-contains:salt", "pepper", "salt"),
+        ("not-json_valid", "x", "[1]"),
+        ("not-lowercase", "A", "a"),
+        # promptfoo's
+        ("icontains:FOX", "a foxy thing", "a dog"),
+        ("not-icontains:FOX", "a dog", "a foxy thing"),
+        ("contains-any:fox, dog", "a hotdog", "a Fox"),
+        ("contains-all:fox, dog", "dogfox", "dog"),
+        ("icontains-all:fox, dog", "DogFox", "dog"),
+        ("starts-with:He", "Hello", "hello"),
+        ("ends-with:lo", "Hello", "Hello!"),
+        ("equals:Hello", "Hello", "Hello "),
+        ("not-equals:Hello", "Hallo", "Hello"),
+        ("regex:^\\d{3}", "123 x", "12"),
+        ("regex:(?<year>\\d{4})", "in 1984", "in 84"),
+        ("is-json", "[1]", "x"),
+        ('is-json:{"type": "object"}', "{}", "[]"),
+        ("is-json:file://schema.json", "{}", "[]"),
+        ("contains-json", 'Here: {"a": 1}.', "Here: a"),
+        ('contains-json:{"required": ["b"]}', '{"a": 1} or {"b": 2}', '{"a": 1}'),
+        ("word-count:2-3", "a b", "a"),
+    ],
+)
+def test_what_a_text_makes(text, good, bad, folder):
+    check = parse(text, folder=folder)
+    assert check.judge(good)[0] == 1.0
+    assert check.judge(bad)[0] < 1.0
+    assert check.tell()
 
 
-def test_a_file_with_decorated_functions(tmp_path):
-    text = "from redraft import check, checks\n@check(tell='Be kind.')\ndef kind(text): return True\nlong = checks.words(9)\n"
-    assert [c.name for c in from_file(write(tmp_path, text))] == ["kind", "words"]
+def test_tools_and_rubrics(folder):
+    assert parse("tool_call:a,b").required == ("a", "b")
+    assert parse("tool_call").required == ()
+    assert parse("tool_call:none").none
+    assert parse('tool_call:{"forbidden": ["rm"]}').forbidden == ("rm",)
+    assert len(parse("rubric:style.md", folder=folder).judging.criteria) == 2
+    assert parse("llm-rubric:is kind").asks
+    assert parse("llm-rubric:is kind").hard, "promptfoo's asserts all gate"
 
 
-def test_a_list_may_hold_plain_functions(tmp_path):
-    """As `checks=[...]` of a strategy does."""
-    text = "def kind(text): return True\nchecks = [kind]\n"
-    assert [c.name for c in from_file(write(tmp_path, text))] == ["kind"]
+def test_options_go_to_the_check():
+    for text in ("words:3", "icontains:fox", "is-json"):
+        made = parse(text, field="body", hard=False, tell=False)
+        assert (made.field, made.hard, made.tell()) == ("body", False, "")
+    with pytest.raises(UsageError, match="no option 'ignore_case'"):
+        parse("icontains:fox", ignore_case=True)
 
 
-@pytest.mark.parametrize("text", ["", "checks = []", "x = 1", "checks = 5", "checks = ['sentences:3']"])
-def test_a_file_without_checks_says_what_to_write(tmp_path, text):
-    with pytest.raises(ConfigError, match=r"checks = \[sentences\(3\)"):
-        from_file(write(tmp_path, text))
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("json_valid:x", "takes no argument"),
+        ("keyword_counts:fox", "no WORD=COUNT.*fox=2"),
+        ("number:few", "no range of numbers.*number:0-10"),
+        ("number:5-1", "low <= high"),
+        ("bullets:two", "neither a number nor a range.*bullets:3"),
+        ("python_tests:none.py", "no such file"),
+        ("contains-any:,", "contains-any"),
+        ("equals:", "equals"),
+        ("is-json:none.json", "no such file"),
+        ("word-count:few", "min and max"),
+        ("python:len(output) < 5", "only a file"),
+        ("not-python:1", "only a file"),
+        ("javascript:output.length < 5", "no JavaScript.*@check"),
+        ("similar:a text", "embeds no texts"),
+        ("latency:500", "--time-limit"),
+        ("is-valid-openai-tools-call:", "tool_call:get_weather"),
+    ],
+)
+def test_what_cannot_be_made_says_what_to_do(text, says):
+    with pytest.raises(UsageError, match=says):
+        parse(text)
 
 
-def test_no_file(tmp_path):
-    with pytest.raises(ConfigError, match="no check file"):
-        from_file(tmp_path / "none.py")
-    with pytest.raises(ConfigError, match="no check file"):
-        from_file(tmp_path)
+@pytest.mark.parametrize("kind", aliases.REFUSED)
+def test_every_refusal_says_what_to_do_instead(kind):
+    with pytest.raises(UsageError, match=f"{kind!r} cannot be used here: .{{20}}"):
+        aliases.made(kind, "x")
 
 
-def test_a_file_is_run_as_no_main_program(tmp_path):
-    text = "from redraft.checks import words\nchecks = [words(1)]\nif __name__ == '__main__': raise SystemExit\n"
-    assert len(from_file(write(tmp_path, text))) == 1
+PIECES = st.sampled_from(["fo", "ab", "a", "Fo", "\u00df", "SS", "\u03c3", "\u03a3"])
 
 
-def test_a_broken_file_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"mine\.py.*ZeroDivisionError"):
-        from_file(write(tmp_path, "1 / 0\n"))
-    with pytest.raises(ConfigError, match=r"mine\.py.*SyntaxError"):
-        from_file(write(tmp_path, "def (\n"))
+@given(
+    st.lists(PIECES, min_size=1, max_size=3),
+    st.sampled_from(["anywhere", "start", "end"]),
+    st.booleans(),
+    st.booleans(),
+    st.lists(PIECES, max_size=3).map("".join),
+    st.lists(PIECES, max_size=3).map("".join),
+)
+def test_a_guards_word_holds_for_whatever_follows(pieces, at, every, ignore_case, prefix, rest):
+    for check in (aliases.Holds(*pieces, at=at, every=every, ignore_case=ignore_case), aliases.Equals("".join(pieces))):
+        said = check.guard(prefix)
+        if said != "unknown":
+            assert (check.judge(prefix + rest)[0] == 1.0) == (said == "pass")
+
+
+def test_equals_takes_json_values_and_trims():
+    assert aliases.made("equals", {"a": [1]}).judge('{ "a": [1] }')[0] == 1.0
+    assert aliases.made("equals", {"a": [1]}).judge("x")[0] == 0.0
+    assert aliases.made("equals", 4).judge("4")[0] == 1.0
+    assert aliases.made("equals", "yes").fix(" yes\n") == "yes"
+    assert aliases.made("equals", "yes").fix("yes!") is None

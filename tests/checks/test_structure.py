@@ -1,9 +1,11 @@
-"""json_schema: dicts, pydantic models, typed fields; garbage scores 0 and never raises."""
+"""JSON, JSON under a schema, one number: garbage never raises, and a repair invents and loses nothing."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import re
+import time
 from typing import Literal
 
 import pytest
@@ -12,8 +14,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from redraft import Predict, Prediction, Refine
-from redraft.checks import json_schema
+from redraft.checks import json_schema, json_valid, number
 from redraft.errors import UsageError
+from redraft.grammar import problem
 
 OBJECT = {
     "type": "object",
@@ -151,3 +154,217 @@ def test_hostile_text_never_raises(text):
 def test_no_finite_number_is_no_json(text):
     assert json_schema({"type": "number", "multipleOf": 0.01}).judge(text)[0] < 1.0
     assert json_schema({"type": "number"}).judge(text)[0] < 1.0
+
+
+# what code repairs
+
+SOUP = '{"title": "Soup", "stars": 4}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"```json\n{SOUP}\n```",
+        f"```\r\n{SOUP}\r\n```\r\n",
+        f"~~~\n{SOUP}\n~~~",
+        f"```json\n{SOUP}",
+        f"Sure! Here you are:\n\n```json\n{SOUP}\n```\nEnjoy.",
+        f"Here: {SOUP}",
+        f"{SOUP}\n\nI hope that this helps.",
+        f"Of [1] and [2], the second: {SOUP}",
+        '{"title": "Soup", "stars": 4,}',
+        "{'title': 'Soup', 'stars': 4}",
+        "{title: 'Soup', stars: 4}",
+        "{\u201ctitle\u201d: \u201cSoup\u201d, \u201cstars\u201d: 4}",
+        '{"title": "Soup" "stars": 4}',
+        '// a review\n{"title": "Soup", /* of 5 */ "stars": 4}',
+    ],
+)
+def test_json_is_taken_out_of_what_stands_around_it_and_mended(text):
+    check = json_schema(OBJECT)
+    assert check.judge(text)[0] < 1.0
+    assert json.loads(check.fix(text)) == json.loads(SOUP)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Soup, 4 stars",
+        SOUP,  # nothing to mend
+        '{"title": "So',  # cut: the rest is anybody's guess
+        '{"title": "Soup", "stars": 4',
+        '{"title": "Soup", "stars": ',
+        '{"title": , "stars": 4}',
+        '{"title" "stars": 4}',
+        f"{SOUP}\n{SOUP.replace('4', '5')}",  # two answers
+        "Use [brackets] (a lot)",
+    ],
+)
+def test_nothing_is_invented_and_nothing_lost(text):
+    assert json_schema(OBJECT).fix(text) is None
+
+
+def test_a_part_is_never_taken_for_the_whole():
+    broken = '{"title": "Soup", "of": {"title": "Menu", "stars": 5}, "stars": 4,}'
+    assert json.loads(json_schema(OBJECT).fix(broken))["title"] == "Soup"
+    assert json_schema(OBJECT).fix(broken.replace("4,}", "")) is None
+    assert json_valid().fix("Good [1]. Also see [2, 3] there.") is None
+
+
+def test_a_missing_key_stays_missing():
+    check = json_schema(OBJECT)
+    fixed = check.fix('Here: {"title": "Soup",}')
+    assert json.loads(fixed) == {"title": "Soup"}
+    assert 0.0 < check.judge(fixed)[0] < 1.0
+
+
+WORDS = st.text("abc d\"'{}[],:\u201d\\\n0", max_size=8)
+LEAVES = st.none() | st.booleans() | st.integers(-99, 99) | WORDS
+OBJECTS = st.dictionaries(WORDS.filter(bool), LEAVES | st.lists(LEAVES, max_size=3), min_size=1, max_size=3)
+
+
+@given(OBJECTS, st.sampled_from(["```json\n{}\n```", "Here:\n{}\nDone.", "{}\n", "```\n{}"]))
+def test_json_in_a_frame_comes_out_as_it_was(value, frame):
+    text = json.dumps(value, indent=1)
+    assert json.loads(json_valid().fix(frame.replace("{}", text)) or text) == value
+
+
+@given(st.text('{}[]",:ab1 \n`', max_size=40))
+def test_a_repair_only_ever_helps(text):
+    for check in (json_valid(), json_schema(OBJECT)):
+        fixed = check.fix(text)
+        if fixed is not None:
+            assert check.judge(fixed)[0] > check.judge(text)[0]
+            assert check.fix(fixed) is None
+            assert set(re.findall(r"\w", fixed.replace("\\n", ""))) <= set(re.findall(r"\w", text))
+
+
+UNITS = ["[", "{", '["', '{"a":', '"', "```\n", "```a\n", "[]", "{}", "a", "1 ", '\\"', "{'a': 'b',} ", "[1"]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("check", [json_valid(), json_schema(OBJECT), number()], ids=lambda c: c.name)
+def test_degenerate_drafts_take_no_time(check, unit):
+    text = (unit * 100_000)[:100_000]
+    start = time.perf_counter()
+    check.judge(text)
+    check.fix(text)
+    check.guard(text)
+    assert time.perf_counter() - start < 1.5
+
+
+def test_json_valid_says_what_is_wrong():
+    check = json_valid()
+    assert check.tell() == "Answer with JSON alone."
+    assert check.judge("[1, 2]") == (1.0, "")
+    assert check.judge("4") == (1.0, "")
+    assert check.judge("```\n[1]\n```") == (0.5, "not JSON: a code fence stands around it")
+    assert check.judge("Here: [1]")[0] == 0.5
+    assert check.judge("Hello")[0] == 0.0
+    assert json_valid(field="x").judge({"a": 1}) == (1.0, "")
+
+
+def test_the_constraints_compile():
+    for check in (json_valid(), json_schema(OBJECT), json_schema(Review)):
+        assert problem(check.constraint().grammar()) == ""
+
+
+PROSE = "Certainly, here is what I think about this soup. " * 6
+
+
+def test_only_what_nothing_can_save_is_stopped():
+    for check in (json_valid(), json_schema(OBJECT)):
+        assert check.guard("") == check.guard("Sure, here it is") == check.guard("```json\n") == "unknown"
+        assert check.guard(f"{PROSE} {{") == check.guard('"' + PROSE) == "unknown"
+        assert check.guard(PROSE) == "fail"
+
+
+PIECES = st.lists(
+    st.sampled_from(["{", "}", "[", '"a"', "1", ",", "-", ".5", "e", " ", "42", "x", "t", PROSE]), max_size=8
+)
+
+
+@given(PIECES.map("".join), PIECES.map("".join))
+def test_a_guards_word_holds_for_whatever_follows(prefix, rest):
+    for check in (json_valid(), json_schema({}), number(), number(0, 9, integer=True)):
+        said = check.guard(prefix)
+        if said != "unknown":
+            assert (check.judge(prefix + rest)[0] == 1.0) == (said == "pass")
+
+
+# numbers
+
+
+@pytest.mark.parametrize(
+    ("check", "value", "score"),
+    [
+        (number(), "42", 1.0),
+        (number(), " -3.5\n", 1.0),
+        (number(), "1e3", 1.0),
+        (number(), 7, 1.0),
+        (number(), 2.5, 1.0),
+        (number(0, 10), "10", 1.0),
+        (number(0, 10), "10.1", 0.5),
+        (number(0, 10), -1, 0.5),
+        (number(0.1), "0.1", 1.0),
+        (number(integer=True), "42", 1.0),
+        (number(integer=True), "42.0", 0.5),
+        (number(integer=True), "4.2", 0.5),
+        (number(), "The answer is 42.", 0.25),
+        (number(), "42 or 43", 0.0),
+        (number(), "forty-two", 0.0),
+        (number(), "", 0.0),
+        (number(), True, 0.0),
+        (number(), None, 0.0),
+        (number(), float("nan"), 0.0),
+    ],
+)
+def test_numbers(check, value, score):
+    judged, why = check.judge(value)
+    assert judged == score
+    assert (why == "") == (score == 1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "fixed"),
+    [
+        ("The answer is 42.", "42"),
+        ("**42**", "42"),
+        ("About \u22123.5 degrees", "-3.5"),
+        ("$7", "7"),
+        ("It is 42%.", "42"),
+        ("42 or 43", None),
+        ("3-5", None),
+        ("On 2024-01-05", None),
+        ("Python 3.11.2", None),
+        ("H2O", None),
+        ("1,234", None),  # a thousand, or a little more than one
+        ("none", None),
+        ("42", None),
+    ],
+)
+def test_the_only_number_of_a_text_is_the_answer(text, fixed):
+    assert number().fix(text) == fixed
+
+
+def test_a_number_is_told_and_repaired_within_its_bounds():
+    check = number(1, 5, integer=True)
+    assert check.tell() == "Answer with one whole number from 1 to 5, in digits, and nothing else."
+    assert (check.fix("4.0 stars"), check.fix("9 stars")) == ("4", "9")  # 9 is a number at least
+    assert check.judge("9")[1] == "the number is above 5"
+
+
+@pytest.mark.parametrize("bounds", [(5, 1), (float("nan"),), ("1",), (True,), (float("inf"), None)])
+def test_bad_bounds_are_refused(bounds):
+    with pytest.raises(UsageError, match="low <= high"):
+        number(*bounds)
+
+
+@given(st.integers(-50, 50), st.integers(0, 60), st.booleans())
+def test_a_small_range_is_held_while_decoding(low, width, integer):
+    check = number(low, low + width, integer=integer)
+    pattern = re.compile(check.constraint().terminal.strip("/"))
+    if integer or low >= 0:
+        for n in range(low - 2, low + width + 3):
+            assert bool(pattern.fullmatch(str(n))) == (check.judge(str(n))[0] == 1.0)

@@ -1,60 +1,118 @@
-"""Checks that count: words and sentences, within a range."""
+"""Checks that count, within a range: words, sentences, paragraphs, bullets, characters."""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from typing import Any
 
 from redraft.checks import languages
-from redraft.checks.base import Check
+from redraft.checks.base import Check, Guard
 from redraft.checks.constraint import Constraint
+from redraft.checks.segment import (
+    item_starts,
+    least_sentences,
+    sentence_spans,
+    split_paragraphs,
+    split_sentences,
+    split_words,
+)
 from redraft.errors import UsageError
 
-_ABBREVIATIONS = frozenset(
-    "mr mrs ms dr prof sr jr st vs etc eg ie e.g i.e cf al fig vol inc ltd co corp dept approx "  # noqa: SIM905 - reads better
-    "jan feb mar apr jun jul aug sep sept oct nov dec a.m p.m u.s u.k".split()
-)
-_MARKS = ".!?\u2026\u3002\uff01\uff1f"
-# Possessive, and never from inside a run: degenerate drafts hold thousands of marks in a row.
-_END = re.compile(rf"(?<![{_MARKS}])[{_MARKS}]++[\"'\u201d\u2019)\]*_]*+(?=\s|$)|[\u3002\uff01\uff1f]")
-_MARKER = re.compile(r"^\s*(?:[-*+\u2022]|\d+[.)]|#{1,6})\s+")
-_WORD = re.compile(r"\w")
+_COMPLETE = re.compile(r"[.!?\u2026\u3002\uff01\uff1f][\"'\u201d\u2019)\]*_]*\Z")
+_PAIRS = (("(", ")"), ("[", "]"), ("{", "}"), ("\u201c", "\u201d"), ("\u00ab", "\u00bb"))
+_TWINS = ('"', "```", "**")
+_TRIES = 8  # cuts that are tried before a text counts as one that cannot be trimmed
 
 
 class Count(Check):
-    """How many of something a text has, within `low..high`."""
+    """How many of something a text has, within `low..high`; no `high` means no upper limit."""
 
     noun = "item"
+    how = ""
+    """What `tell` adds about their form."""
 
-    def __init__(self, low: int, high: int | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        low: int | None = None,
+        high: int | None = None,
+        *,
+        at_least: int | None = None,
+        at_most: int | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(**options)
-        high = low if high is None else high
-        if not (isinstance(low, int) and isinstance(high, int) and 0 <= low <= high):
-            raise UsageError(f"{self.name}({low!r}, {high!r}): give one whole number, or a range low <= high from 0 up")
-        self.low, self.high = low, high
+        given = (low, high, at_least, at_most)
+        if low is None:
+            bottom, top = (0 if at_least is None else at_least), (high if at_most is None else at_most)
+        else:
+            bottom, top = low, (low if high is None else high)
+        whole = all(n is None or (isinstance(n, int) and not isinstance(n, bool)) for n in given)
+        mixed = (low is not None or high is not None) and (at_least is not None or at_most is not None)
+        if not whole or mixed or (low is None and high is not None) or not _is_range(bottom, top):
+            named = zip(("low", "high", "at_least", "at_most"), given, strict=True)
+            raise UsageError(
+                f"{self.name}({', '.join(f'{key}={n!r}' for key, n in named if n is not None)}): give one whole number, a "
+                "range low <= high from 0 up, at_least= or at_most="
+            )
+        self.low, self.high = bottom, top
 
     def count(self, text: str) -> int:
         """How many there are."""
         raise TypeError(f"{type(self).__name__} defines no count(text), and cannot count {text[:20]!r}")
 
+    def least(self, prefix: str) -> int:
+        """How many any text has that begins like this."""
+        return self.count(prefix)
+
     def want(self) -> str:
         """The range in words."""
-        return str(self.low) if self.low == self.high else f"{self.low} to {self.high}"
+        if self.high is None:
+            return f"at least {self.low}"
+        if self.low == self.high:
+            return str(self.low)
+        return f"{self.low} to {self.high}" if self.low else f"at most {self.high}"
 
     def tell_text(self) -> str:
         """See `Check`."""
-        if self.low == 0:
-            return f"Write at most {self.high} {self.noun}{'' if self.high == 1 else 's'}."
         exactly = "exactly " if self.low == self.high else ""
-        return f"Write {exactly}{self.want()} {self.noun}{'' if self.high == 1 else 's'}."
+        most = self.low if self.high is None else self.high
+        return f"Write {exactly}{self.want()} {self._counted(most)}{self.how if most != 1 else ''}."
 
     def judge(self, value: Any) -> tuple[float, str]:
         """Full credit inside the range, less the farther outside."""
         n = self.count(str(value))
-        off = max(self.low - n, n - self.high, 0)
+        off = max(self.low - n, 0 if self.high is None else n - self.high, 0)
         if not off:
             return 1.0, ""
-        return max(0.0, 1.0 - off / max(self.high, 1)), f"{n} {self.noun}{'' if n == 1 else 's'}, want {self.want()}"
+        return max(0.0, 1.0 - off / max(self.high or self.low, 1)), f"{n} {self._counted(n)}, want {self.want()}"
+
+    def guard(self, prefix: str) -> Guard:
+        """A text only ever gets more of what is counted."""
+        n = self.least(prefix)
+        if self.high is not None and n > self.high:
+            return "fail"
+        return "pass" if self.high is None and n >= self.low else "unknown"
+
+    def fix(self, value: Any) -> str | None:
+        """A text that is too long, cut where a reader misses nothing of the rest."""
+        if not isinstance(value, str) or self.high is None or self.count(value) <= self.high:
+            return None
+        trimmed = self.trim(value)
+        return trimmed if trimmed and self.judge(trimmed)[0] == 1.0 else None
+
+    def trim(self, text: str) -> str | None:
+        """The text up to the last sentence that fits."""
+        assert self.high is not None
+        ends = [end for _, end in sentence_spans(text)]
+        fitting = bisect_right(ends, self.high, key=lambda end: self.count(text[:end]))
+        for end in reversed(ends[max(0, fitting - _TRIES) : fitting]):
+            if _stands_alone(text[:end]):
+                return text[:end]
+        return None
+
+    def _counted(self, n: int) -> str:
+        return f"{self.noun}{'' if n == 1 else 's'}"
 
 
 class Words(Count):
@@ -64,11 +122,25 @@ class Words(Count):
 
     def count(self, text: str) -> int:
         """See `Count`."""
-        return sum(1 for run in text.split() if _WORD.search(run))
+        return len(split_words(text))
 
     def constraint(self) -> Constraint | None:
         """See `Check`."""
         return languages.words(self.low, self.high)
+
+
+class Chars(Count):
+    """Characters, without white space around the text."""
+
+    name, noun = "chars", "character"
+
+    def count(self, text: str) -> int:
+        """See `Count`."""
+        return len(text.strip())
+
+    def constraint(self) -> Constraint | None:
+        """See `Check`."""
+        return languages.chars(self.low, self.high)
 
 
 class Sentences(Count):
@@ -80,50 +152,101 @@ class Sentences(Count):
         """See `Count`."""
         return len(split_sentences(text))
 
+    def least(self, prefix: str) -> int:
+        """See `Count`."""
+        return least_sentences(prefix)
+
     def constraint(self) -> Constraint | None:
         """See `Check`."""
         return languages.sentences(self.low, self.high)
 
 
-def split_sentences(text: str) -> list[str]:
-    """The sentences of a text, in order. A line without an end mark (a heading, a list item) counts as one."""
-    found: list[str] = []
-    for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*+\u2022]|\d+[.)]|#{1,6})\s)", text):
-        found += _split_block(_MARKER.sub("", " ".join(block.split())))
-    return found
+class Paragraphs(Count):
+    """Paragraphs: blocks between blank lines."""
+
+    name, noun = "paragraphs", "paragraph"
+    how = " with a blank line between them"
+
+    def count(self, text: str) -> int:
+        """See `Count`."""
+        return len(split_paragraphs(text))
+
+    def constraint(self) -> Constraint | None:
+        """See `Check`."""
+        return languages.paragraphs(self.low, self.high)
+
+    def fix(self, value: Any) -> str | None:
+        """Also: whole paragraphs on lines of their own get their blank lines."""
+        if not isinstance(value, str) or self.count(value) >= self.low:
+            return super().fix(value)
+        lines = [line.strip() for line in value.splitlines() if line.strip()]
+        spaced = "\n\n".join(lines)
+        whole = all(_COMPLETE.search(line) for line in lines) and not item_starts(value)
+        return spaced if whole and self.judge(spaced)[0] == 1.0 else None
+
+    def trim(self, text: str) -> str | None:
+        """The first paragraphs."""
+        kept = "\n\n".join(split_paragraphs(text)[: self.high])
+        return kept if _stands_alone(kept) else None
 
 
-def _split_block(line: str) -> list[str]:
-    found, start = [], 0
-    for mark in _END.finditer(line):
-        if _ends_sentence(line, start, mark):
-            found.append(line[start : mark.end()].strip())
-            start = mark.end()
-    found.append(line[start:].strip())
-    return [s for s in found if re.search(r"\w", s)]
+class Bullets(Count):
+    """List items: lines that begin with -, *, +, a bullet, 1. or 1)."""
+
+    name, noun = "bullets", "bullet"
+    how = ', each on its own line after "- "'
+
+    def count(self, text: str) -> int:
+        """See `Count`."""
+        return len(item_starts(text))
+
+    def constraint(self) -> Constraint | None:
+        """See `Check`."""
+        return languages.bullets(self.low, self.high)
+
+    def trim(self, text: str) -> str | None:
+        """The first items, with what stands before the list and after it."""
+        starts = [start for start, _ in item_starts(text)]
+        rest = text[starts[-1] :]
+        after = re.search(r"\n\s*\n(?=\S)", rest)
+        kept = text[: starts[self.high or 0]].rstrip()
+        return kept + (rest[after.start() :] if after else "")
 
 
-def _ends_sentence(line: str, start: int, mark: re.Match[str]) -> bool:
-    rest = line[mark.end() :].lstrip()
-    if mark.group()[0] not in ".\u2026":
-        return not (mark.group()[-1] not in _MARKS and rest[:1].islower())  # '"Stop!" she said.' goes on
-    words = line[start : mark.start()].split()
-    last = words[-1].lstrip("(\"'\u201c").lower() if words else ""
-    if mark.group().startswith("...") or mark.group()[0] == "\u2026":
-        return not rest[:1].islower()
-    if last == "no" and rest[:1].isdigit():
-        return False
-    if rest and (last in _ABBREVIATIONS or (len(last) == 1 and last.isalpha() and last != "i")):
-        # "Mr. Smith", "J. Doe", "e.g. this"; but "etc. The next one" and "in the U.S. The" do end.
-        return last in ("etc", "a.m", "p.m", "u.s", "u.k") and rest[:1].isupper()
-    return not (rest and rest[:1].islower())
+def _is_range(low: int, high: int | None) -> bool:
+    return low > 0 if high is None else 0 <= low <= high
 
 
-def words(low: int, high: int | None = None, **options: Any) -> Words:
-    """`words(50)`: exactly 50; `words(20, 40)`: 20 to 40. Options: `field`, `hard`, `tell`."""
+def _stands_alone(text: str) -> bool:
+    """It ends like a sentence, with no quote, bracket or fence left open."""
+    balanced = all(text.count(a) == text.count(b) for a, b in _PAIRS) and not any(text.count(t) % 2 for t in _TWINS)
+    return balanced and bool(_COMPLETE.search(text[-20:]))
+
+
+def words(low: int | None = None, high: int | None = None, **options: Any) -> Words:
+    """`words(50)`: exactly 50; `words(20, 40)`: 20 to 40; `words(at_least=20)`, `words(at_most=40)`. Options: `field`,
+    `hard`, `tell`.
+    """
     return Words(low, high, **options)
 
 
-def sentences(low: int, high: int | None = None, **options: Any) -> Sentences:
-    """`sentences(3)`: exactly 3; `sentences(2, 4)`: 2 to 4. Options: `field`, `hard`, `tell`."""
+def sentences(low: int | None = None, high: int | None = None, **options: Any) -> Sentences:
+    """`sentences(3)`: exactly 3; `sentences(2, 4)`: 2 to 4; also `at_least=`, `at_most=`. Options: `field`, `hard`,
+    `tell`.
+    """
     return Sentences(low, high, **options)
+
+
+def paragraphs(low: int | None = None, high: int | None = None, **options: Any) -> Paragraphs:
+    """Blocks between blank lines, counted as in `words`. Options: `field`, `hard`, `tell`."""
+    return Paragraphs(low, high, **options)
+
+
+def bullets(low: int | None = None, high: int | None = None, **options: Any) -> Bullets:
+    """List items, numbered or not, counted as in `words`. Options: `field`, `hard`, `tell`."""
+    return Bullets(low, high, **options)
+
+
+def chars(low: int | None = None, high: int | None = None, **options: Any) -> Chars:
+    """Characters (code points) of the stripped text, counted as in `words`. Options: `field`, `hard`, `tell`."""
+    return Chars(low, high, **options)

@@ -1,61 +1,105 @@
-"""The languages that checks offer as constraints: what a passing text may look like, as llguidance regexes.
-
-ASCII classes and words of ordinary length only: open classes blow the engine's states up, and texts without spaces are
-no prose. Narrower than the checks on purpose.
-"""
+"""The languages that checks offer as constraints: what a passing text may look like. Narrower than the checks on purpose."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from redraft.checks.constraint import Constraint
+from redraft.checks.letters import literal
+from redraft.checks.shapes import Range, Shape
 
-_ANY = r"[ -~\n]*"
-_MOST = 2  # phrases in one constraint: more overflow the engine
-_BEFORE = rf"({_ANY}[ \n(\"])?"
-_AFTER = rf"([ ,.;:!?)'\"\n]{_ANY})?"
-_A_WORD = r"[A-Za-z0-9'\-]{1,16}[,;:]?"
-_A_SENTENCE = rf"[A-Z][A-Za-z0-9'\-]{{0,15}},?( {_A_WORD}){{3,24}}[.!?]"
+_OPEN = 150
+"""Words of a text whose check sets no upper limit."""
 
 
-def words(low: int, high: int) -> Constraint | None:
-    """Words between single spaces."""
-    return _repeated(r"[A-Za-z0-9'\-]{1,16}[.,;:!?]?", low, high)
+def words(low: int, high: int | None) -> Constraint | None:
+    """Prose of so many words."""
+    return _shaped(words=_range(low, max(_OPEN, 2 * low) if high is None else high))
 
 
-def sentences(low: int, high: int) -> Constraint | None:
-    """Sentences of four words or more on one line."""
-    return _repeated(_A_SENTENCE, low, high)
+def sentences(low: int, high: int | None) -> Constraint | None:
+    """So many sentences of four words or more."""
+    return _shaped(sentences=_range(low, low + 3 if high is None else high)) if high != 0 else None
+
+
+def paragraphs(low: int, high: int | None) -> Constraint | None:
+    """So many paragraphs, an empty line between them."""
+    return _shaped(paragraphs=_range(low, low + 2 if high is None else high)) if high != 0 else None
+
+
+def bullets(low: int, high: int | None) -> Constraint | None:
+    """So many lines that begin with "- "."""
+    return _shaped(bullets=_range(low, low + 3 if high is None else high)) if high != 0 else None
+
+
+def chars(low: int, high: int | None) -> Constraint | None:
+    """Prose of so many characters."""
+    high = max(_OPEN * 6, 2 * low) if high is None else high
+    if not 12 <= high <= 2000:
+        return None
+    return Constraint(rf"/(.|\n){{{low},{high}}}/", bounded=True, shape=Shape(words=(1, high // 3)))
 
 
 def contains(phrases: Sequence[str]) -> Constraint | None:
-    """All phrases, as they were given, between marks or spaces."""
-    if not all(p.isascii() for p in phrases) or len(phrases) > _MOST:
-        return None
-    found = [f"/{_BEFORE}{''.join(map(_literal, ' '.join(p.split())))}{_AFTER}/" for p in phrases]
-    return Constraint(" & ".join(found))
+    """All phrases, as they were given, in that order."""
+    return _shaped(counts=tuple((p, 1, None) for p in phrases))
 
 
 def forbids(phrases: Sequence[str], *, ignore_case: bool) -> Constraint | None:
-    """No phrase, not even inside a word."""
-    if not all(p.isascii() for p in phrases) or len(phrases) > _MOST:
-        return None
-    return Constraint(" & ".join([f"/{_ANY}/", *(f"~/{_somewhere(p, ignore_case=ignore_case)}/" for p in phrases)]))
+    """No phrase, in any case."""
+    del ignore_case
+    return _shaped(counts=tuple((p, 0, 0) for p in phrases))
 
 
-def _somewhere(phrase: str, *, ignore_case: bool) -> str:
-    """Any ASCII text with the phrase in it."""
-    body = "".join(_either_case(c) if ignore_case else _literal(c) for c in " ".join(phrase.split()))
-    return f"{_ANY}{body}{_ANY}"
+def keyword_counts(counts: Mapping[str, tuple[int, int | None]]) -> Constraint | None:
+    """Each phrase so often."""
+    return _shaped(counts=tuple((p, low, high) for p, (low, high) in counts.items()))
 
 
-def _repeated(item: str, low: int, high: int) -> Constraint | None:
-    return Constraint(f"/{item}( {item}){{{low - 1},{high - 1}}}/", bounded=True) if low >= 1 else None
+def starts_with(phrase: str) -> Constraint | None:
+    """Prose after the phrase."""
+    return _shaped(start=phrase)
 
 
-def _literal(char: str) -> str:
-    return char if char.isalnum() or char == " " else f"\\{char}"
+def ends_with(phrase: str) -> Constraint | None:
+    """Prose before the phrase."""
+    return _shaped(end=phrase)
 
 
-def _either_case(char: str) -> str:
-    return f"[{char.lower()}{char.upper()}]" if char.isalpha() else _literal(char)
+def matches(pattern: str) -> Constraint | None:
+    """What a Python pattern matches, where the engine reads it alike."""
+    del pattern
+    return None
+
+
+def one_of(labels: Sequence[str]) -> Constraint | None:
+    """One of the labels, and nothing else."""
+    return Constraint(" | ".join(map(literal, labels)), bounded=True)
+
+
+def lowercase() -> Constraint | None:
+    """Prose without capital letters."""
+    return _shaped(case="lower")
+
+
+def uppercase() -> Constraint | None:
+    """Prose without small letters."""
+    return _shaped(case="upper")
+
+
+def no_commas() -> Constraint | None:
+    """Prose without commas."""
+    return forbids([","], ignore_case=False)
+
+
+def prose(most_words: int = _OPEN) -> Constraint:
+    """A bound for languages that have none."""
+    return Constraint(bounded=True, shape=Shape(words=(1, most_words)))
+
+
+def _shaped(**fields: object) -> Constraint:
+    return Constraint(bounded=True, shape=Shape(**fields))  # type: ignore[arg-type]
+
+
+def _range(low: int, high: int) -> Range:
+    return low, high

@@ -94,10 +94,10 @@ class Judgement:
         assert self.reward is not None
         name = f"reward function {name_of(self.reward)!r}"
         frame = current_frame()
-        calls = frame.meter.usage.calls if frame is not None else 0
+        calls = frame.meter.calls if frame is not None else 0
         with _Naming(name):
             score = as_score(await call_user(self.reward, dict(inputs), prediction), name)
-        if frame is not None and frame.meter.usage.calls > calls:
+        if frame is not None and frame.meter.calls > calls:
             warn(f"{name} calls a model for each attempt; use a rubric check, asked only of drafts that pass the others")
         return score
 

@@ -1,14 +1,15 @@
-"""Checks on what a text must and must not hold."""
+"""Checks on what a text must and must not hold, and how it begins and ends."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
+from collections.abc import Mapping
 from typing import Any
 
 from redraft.checks import languages
-from redraft.checks.base import Check
+from redraft.checks.base import Check, Guard
 from redraft.checks.constraint import Constraint
+from redraft.checks.phrases import DECOR, listed, one_spelling, pattern_of, settled, unquoted
 from redraft.errors import UsageError
 
 
@@ -19,11 +20,11 @@ class _Phrases(Check):
             raise UsageError(f"{self.name}{phrases!r}: give at least one text that is not empty")
         self.phrases = phrases
         self.ignore_case = ignore_case
-        self._patterns = {p: _pattern(p, ignore_case=ignore_case) for p in phrases}
+        self._patterns = {p: pattern_of(p, ignore_case=ignore_case) for p in phrases}
 
     def hits(self, text: str) -> dict[str, int]:
         """How often each phrase stands in the text, as whole words."""
-        text = _one_spelling(text)
+        text = one_spelling(text)
         return {phrase: len(pattern.findall(text)) for phrase, pattern in self._patterns.items()}
 
 
@@ -34,7 +35,7 @@ class Contains(_Phrases):
 
     def tell_text(self) -> str:
         """See `Check`."""
-        return f"Mention {_listed(self.phrases, 'and')}."
+        return f"Mention {listed(self.phrases, 'and')}."
 
     def constraint(self) -> Constraint | None:
         """See `Check`."""
@@ -44,7 +45,11 @@ class Contains(_Phrases):
         """The share of phrases that are there."""
         hits = self.hits(str(value))
         missing = [p for p, n in hits.items() if not n]
-        return 1.0 - len(missing) / len(hits), f"{_listed(missing, 'and')} missing"
+        return 1.0 - len(missing) / len(hits), f"{listed(missing, 'and')} missing"
+
+    def guard(self, prefix: str) -> Guard:
+        """See `Check`."""
+        return "pass" if all(self.hits(settled(prefix)).values()) else "unknown"
 
 
 class Forbids(_Phrases):
@@ -54,7 +59,7 @@ class Forbids(_Phrases):
 
     def tell_text(self) -> str:
         """See `Check`."""
-        return f"Do not write {_listed(self.phrases, 'or')}."
+        return f"Do not write {listed(self.phrases, 'or')}."
 
     def constraint(self) -> Constraint | None:
         """See `Check`."""
@@ -67,6 +72,160 @@ class Forbids(_Phrases):
         found = ", ".join(f'"{p}"' + (f" {n} times" if n > 1 else "") for p, n in hits.items())
         return (1.0 if not total else 1.0 / (1 + total)), f"{found} is forbidden"
 
+    def guard(self, prefix: str) -> Guard:
+        """See `Check`."""
+        return "fail" if any(self.hits(settled(prefix)).values()) else "unknown"
+
+
+class KeywordCounts(_Phrases):
+    """Each phrase stands in the text as often as it should."""
+
+    name = "keyword_counts"
+
+    def __init__(self, counts: Mapping[str, int | tuple[int, int | None]], **options: Any) -> None:
+        if not isinstance(counts, Mapping):
+            raise UsageError(
+                f"keyword_counts({counts!r:.60}): give phrases and counts, e.g. {{'salt': 2, 'oil': (1, 3)}}"
+            )
+        super().__init__(*counts, **options)
+        self.ranges = {phrase: self._range(phrase, wanted) for phrase, wanted in counts.items()}
+
+    @staticmethod
+    def _range(phrase: str, wanted: Any) -> tuple[int, int | None]:
+        low, high = wanted if isinstance(wanted, tuple | list) and len(wanted) == 2 else (wanted, wanted)
+        whole = isinstance(low, int) and (high is None or isinstance(high, int))
+        if not whole or low < 0 or (high is not None and high < low):
+            raise UsageError(
+                f"keyword_counts: {phrase!r} wants {wanted!r}; give a whole number, or (low, high) with None for no limit"
+            )
+        return low, high
+
+    def tell_text(self) -> str:
+        """See `Check`."""
+        wanted = [f'"{phrase}" {_times(*counts)}' for phrase, counts in self.ranges.items()]
+        return f"Use {', '.join(wanted)}."
+
+    def constraint(self) -> Constraint | None:
+        """See `Check`."""
+        return languages.keyword_counts(self.ranges)
+
+    def judge(self, value: Any) -> tuple[float, str]:
+        """The mean over the phrases, each worth less the farther it is outside its range."""
+        worth, wrong = 0.0, []
+        for phrase, n in self.hits(str(value)).items():
+            low, high = self.ranges[phrase]
+            off = max(low - n, 0 if high is None else n - high, 0)
+            worth += max(0.0, 1.0 - off / max(high or low, 1))
+            if off:
+                wrong.append(f'"{phrase}" {n} time{"" if n == 1 else "s"}, want {_range_text(low, high)}')
+        return (worth / len(self.ranges) if wrong else 1.0), "; ".join(wrong)
+
+    def guard(self, prefix: str) -> Guard:
+        """See `Check`."""
+        hits = self.hits(settled(prefix))
+        if any(high is not None and hits[p] > high for p, (_, high) in self.ranges.items()):
+            return "fail"
+        enough = all(high is None and hits[p] >= low for p, (low, high) in self.ranges.items())
+        return "pass" if enough else "unknown"
+
+
+class _Edge(_Phrases):
+    """One phrase, as whole words, where the text begins or ends."""
+
+    def __init__(self, phrase: str, *, ignore_case: bool = True, **options: Any) -> None:
+        super().__init__(phrase, ignore_case=ignore_case, **options)
+        self.phrase = phrase.strip()
+
+    def there(self, text: str) -> bool:
+        """Whether the phrase stands where it should."""
+        raise TypeError(f"{type(self).__name__} defines no there(text), e.g. for {text[:20]!r}")
+
+    def judge(self, value: Any) -> tuple[float, str]:
+        """Half the credit for a phrase that stands elsewhere."""
+        text = str(value)
+        if self.there(text):
+            return 1.0, ""
+        elsewhere = self.hits(text)[self.phrases[0]] > 0
+        where = "it stands elsewhere" if elsewhere else "it is missing"
+        return (
+            0.5 if elsewhere else 0.0
+        ), f"does not {self.tell_text()[:-1].lower().split(' ', 1)[0]} with it: {where}"
+
+
+class StartsWith(_Edge):
+    """The text begins with a phrase."""
+
+    name = "starts_with"
+
+    def there(self, text: str) -> bool:
+        """See `_Edge`."""
+        return bool(self._patterns[self.phrases[0]].match(one_spelling(text).lstrip()))
+
+    def tell_text(self) -> str:
+        """See `Check`."""
+        return f'Begin with "{self.phrase}".'
+
+    def constraint(self) -> Constraint | None:
+        """See `Check`."""
+        return languages.starts_with(self.phrase)
+
+    def guard(self, prefix: str) -> Guard:
+        """Told by the first words, once they are complete."""
+        head, wanted = settled(prefix), self.phrase.split()
+        if self.there(head):
+            return "pass"
+        n = len(head.split())
+        if n >= len(wanted):
+            return "fail"
+        begun = pattern_of(" ".join(wanted[:n]), ignore_case=self.ignore_case) if n else re.compile("")
+        return "unknown" if begun.match(one_spelling(head).lstrip()) else "fail"
+
+    def fix(self, value: Any) -> str | None:
+        """Without the quotes around it or a remark before it; else the phrase is put in front, if it stands alone."""
+        if not isinstance(value, str) or self.there(value):
+            return None
+        text = unquoted(value)
+        if self.there(text):
+            return text
+        remark, _, rest = text.partition("\n")
+        if remark.rstrip().endswith(":") and self.there(rest):
+            return rest.lstrip()
+        if not self.hits(text)[self.phrases[0]] and self.phrase[-1] in _CLOSING and text:
+            return f"{self.phrase}{_gap(text)}{text}"
+        return None
+
+
+class EndsWith(_Edge):
+    """The text ends with a phrase."""
+
+    name = "ends_with"
+
+    def there(self, text: str) -> bool:
+        """See `_Edge`."""
+        text = one_spelling(text).rstrip()
+        # A match near the end is looked for near the end: a phrase's white space may stretch, its words may not.
+        return any(found.end() == len(text) for found in self._patterns[self.phrases[0]].finditer(text))
+
+    def tell_text(self) -> str:
+        """See `Check`."""
+        return f'End with "{self.phrase}".'
+
+    def constraint(self) -> Constraint | None:
+        """See `Check`."""
+        return languages.ends_with(self.phrase)
+
+    def fix(self, value: Any) -> str | None:
+        """Without the quotes around it or marks after it; else the phrase is added, if it stands alone."""
+        if not isinstance(value, str) or self.there(value):
+            return None
+        text = unquoted(value)
+        for bare in (text, text.rstrip(DECOR)):
+            if self.there(bare):
+                return bare
+        if not self.hits(text)[self.phrases[0]] and not self.phrase[0].islower() and text[-1:] in _ENDING:
+            return f"{text}{_gap(text)}{self.phrase}" if text else None
+        return None
+
 
 def contains(*phrases: str, ignore_case: bool = True, **options: Any) -> Contains:
     """Every phrase occurs, as whole words, in any case by default. Options: `field`, `hard`, `tell`."""
@@ -78,27 +237,40 @@ def forbids(*phrases: str, ignore_case: bool = True, **options: Any) -> Forbids:
     return Forbids(*phrases, ignore_case=ignore_case, **options)
 
 
-_SPACED = r"[^\W\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
-"""A word character of a script that puts spaces between words."""
+def keyword_counts(counts: Mapping[str, int | tuple[int, int | None]], **options: Any) -> KeywordCounts:
+    """`keyword_counts({"salt": 2, "oil": (1, 3), "thyme": (2, None)})`: how often each phrase occurs, as whole words.
+    Options: `ignore_case`, `field`, `hard`, `tell`.
+    """
+    return KeywordCounts(counts, **options)
 
 
-def _one_spelling(text: str) -> str:
-    """Models write curly apostrophes and composed letters, people straight and decomposed ones, and the reverse."""
-    return unicodedata.normalize("NFC", text).translate(_STRAIGHT)
+def starts_with(phrase: str, *, ignore_case: bool = True, **options: Any) -> StartsWith:
+    """The text begins with the phrase, as whole words, in any case by default. Options: `field`, `hard`, `tell`."""
+    return StartsWith(phrase, ignore_case=ignore_case, **options)
 
 
-_STRAIGHT = str.maketrans({"\u2019": "'", "\u2018": "'", "\u201c": '"', "\u201d": '"'})
+def ends_with(phrase: str, *, ignore_case: bool = True, **options: Any) -> EndsWith:
+    """The text ends with the phrase, as whole words, in any case by default. Options: `field`, `hard`, `tell`."""
+    return EndsWith(phrase, ignore_case=ignore_case, **options)
 
 
-def _pattern(phrase: str, *, ignore_case: bool) -> re.Pattern[str]:
-    """Whole words, any white space between them; scripts without spaces have no whole words."""
-    phrase = _one_spelling(phrase)
-    body = r"\s+".join(re.escape(word) for word in phrase.split())
-    left = r"(?<!\w)" if re.match(_SPACED, phrase.strip()) else ""
-    right = r"(?!\w)" if re.search(f"{_SPACED}$", phrase.strip()) else ""
-    return re.compile(left + body + right, re.IGNORECASE if ignore_case else 0)
+def _times(low: int, high: int | None) -> str:
+    if high is None:
+        return f"at least {low} time{'' if low == 1 else 's'}"
+    exactly = "exactly " if low == high else ""
+    return f"{exactly}{_range_text(low, high)} time{'' if high == 1 else 's'}"
 
 
-def _listed(phrases: Any, joint: str) -> str:
-    quoted = [f'"{p}"' for p in phrases]
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} {joint} {quoted[-1]}" if quoted else ""
+def _range_text(low: int, high: int | None) -> str:
+    if high is None:
+        return f"at least {low}"
+    return str(low) if low == high else f"{low} to {high}" if low else f"at most {high}"
+
+
+_CLOSING = ".!?:,;\u2026\u3002\uff01\uff1f\uff1a\uff0c"
+_ENDING = ".!?\u2026\u3002\uff01\uff1f\"')\u201d\u2019"
+
+
+def _gap(text: str) -> str:
+    """What stands between a text and a phrase put beside it: a blank line if the text has several lines."""
+    return "\n\n" if "\n" in text.strip() else " "

@@ -1,6 +1,23 @@
-"""Judges: critics that name issues, and a judge that compares two drafts."""
+"""Judges: critics that name issues; a rubric for one draft, and judges that compare two or several."""
 
 from redraft.judges.critic import Critic, as_critique, criticise, persona_text
+from redraft.judges.expectation import Expected, expectation
+from redraft.judges.family import family
+from redraft.judges.listwise import BestOfList
 from redraft.judges.pairwise import Pairwise
+from redraft.judges.rubric import Rubric
+from redraft.judges.spread import Spread
 
-__all__ = ["Critic", "Pairwise", "as_critique", "criticise", "persona_text"]
+__all__ = [
+    "BestOfList",
+    "Critic",
+    "Expected",
+    "Pairwise",
+    "Rubric",
+    "Spread",
+    "as_critique",
+    "criticise",
+    "expectation",
+    "family",
+    "persona_text",
+]

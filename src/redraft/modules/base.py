@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from redraft.config import say_once
+from redraft.errors import InputError
 from redraft.frame import current_frame, entered
 from redraft.run import Run
 from redraft.scoring import as_prediction
@@ -26,8 +27,12 @@ class Module:
     alone = False
     """No modules are inside: they need not be looked for on each call."""
 
-    def __call__(self, **inputs: Any) -> Any:
+    def __call__(self, *unnamed: Any, **inputs: Any) -> Any:
         """Run on the inputs and wait. On an event loop, `await module.acall(...)` instead."""
+        if unnamed:
+            raise InputError(
+                f"{type(self).__name__} takes its inputs by name, e.g. {_example(self)}; got {unnamed[0]!r:.40}"
+            )
         frame = current_frame()
         if frame is not None:
             frame.run.check_open()
@@ -86,6 +91,12 @@ class Module:
         seen: set[int] = {id(self)}
         for name, value in vars(self).items():
             yield from _walk(name, value, seen)
+
+
+def _example(module: Any) -> str:
+    signature = getattr(module, "signature", None) or getattr(getattr(module, "module", None), "signature", None)
+    names = list(signature.inputs) if signature is not None else ["question"]
+    return f"module({', '.join(f'{name}=...' for name in names)})"
 
 
 def _is_plain(value: Any) -> bool:

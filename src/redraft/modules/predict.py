@@ -66,9 +66,9 @@ class Predict(Module):
             sampling["stop"] = (stop,)
         self.sampling = sampling
 
-    def __call__(self, **inputs: Any) -> Prediction:
+    def __call__(self, *unnamed: Any, **inputs: Any) -> Prediction:
         """Ask and wait. On an event loop, `await predict.acall(...)` instead."""
-        prediction: Prediction = super().__call__(**inputs)
+        prediction: Prediction = super().__call__(*unnamed, **inputs)
         return prediction
 
     async def aforward(self, **inputs: Any) -> Prediction:
@@ -125,7 +125,11 @@ class Predict(Module):
             temperature=temperature if lm.capabilities.temperature else None,
             # A reply that was all thought gets more room; the same request would only think again.
             max_tokens=self.max_tokens * 2 if self.max_tokens and thought else self.max_tokens,
-            schema=asked_of(self.signature).json_schema() if style == "schema" else advice.schema if style == "plain" else None,
+            schema=asked_of(self.signature).json_schema()
+            if style == "schema"
+            else advice.schema
+            if style == "plain"
+            else None,
             grammar=advice.grammar if style == "plain" and lm.capabilities.grammar else None,
             **{**self.sampling, **({"effort": "low"} if thought and lm.capabilities.reasoning else {})},
         )

@@ -10,14 +10,15 @@ import textwrap
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from redraft.errors import BudgetExceeded, RedraftError, RunClosed
+from redraft.errors import BudgetExceeded, RedraftError, RunClosed, ScoreError
 from redraft.judges import persona_text
 from redraft.modules import Module, Predict
 from redraft.modules.wire import restate
 from redraft.protocols import LM
 from redraft.run import Run
-from redraft.scoring import name_of
+from redraft.scoring import as_prediction, name_of
 from redraft.signature import as_signature
+from redraft.strategies.ladder import written_by
 from redraft.types import Attempt, Inputs
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class Advisor(Module):
     """Says how the next attempt can score higher. Output `advice`: a text, or texts by module path."""
 
     def __init__(self, lm: LM | str | None = None, *, persona: str = "", max_tokens: int = 300) -> None:
+        self.lm, self.persona = lm, persona
+        """Without a model of its own it asks the one that wrote the attempt."""
         options: dict[str, Any] = {
             "lm": lm,
             "system": persona_text(persona),
@@ -49,6 +52,10 @@ class Advisor(Module):
 async def advise(advisor: Any, strategy: Refining, run: Run, inputs: Inputs, tried: Attempt) -> dict[str, str]:
     """Hints by path inside the strategy's module ("" is the whole). An advisor that fails costs a hint, never an attempt."""
     module, reward, wanted = strategy.module, strategy.judgement.reward, strategy.threshold
+    if isinstance(advisor, Advisor):
+        if (lm := advisor.lm or author_of(run, tried)) is None:
+            return {}
+        advisor = Advisor(lm, persona=advisor.persona)
     assert tried.score is not None
     assert reward is not None
     paths = modules_in(module)
@@ -61,21 +68,23 @@ async def advise(advisor: Any, strategy: Refining, run: Run, inputs: Inputs, tri
     if len(paths) > 1:
         given["modules"] = "\n".join(f"{path}: {what}" for path, what in paths.items())
     try:
-        said = await run.judging(advisor, advisor.acall(**given))
+        said = as_prediction(await run.judging(advisor, advisor.acall(**given)))
+        if "advice" not in said:
+            raise ScoreError(f"{name_of(advisor)} returned {', '.join(said)}; an advisor returns `advice`")
     except (BudgetExceeded, RunClosed):
         raise
     except RedraftError as error:
         run.journal.note("advisor_error", scope=run.scope, error=str(error))
         return {}
-    return _by_path(run, said.advice, paths)
+    return _by_path(run, said["advice"], paths)
 
 
 def _by_path(run: Run, advice: Any, paths: Mapping[str, str]) -> dict[str, str]:
     if not isinstance(advice, Mapping):
-        return {"": _bounded(advice)} if str(advice).strip() else {}
+        return {} if _is_nothing(advice) else {"": _bounded(advice)}
     hints: dict[str, str] = {}
     for said, text in advice.items():
-        if not str(text).strip() or str(text).strip().upper() == "N/A":
+        if _is_nothing(text):
             continue
         close = difflib.get_close_matches(str(said), paths, n=1, cutoff=0.6)
         if not close:  # advice for nobody is still advice: everybody hears it
@@ -83,6 +92,10 @@ def _by_path(run: Run, advice: Any, paths: Mapping[str, str]) -> dict[str, str]:
         path = close[0] if close else ""
         hints[path] = "\n".join(filter(None, (hints.get(path, ""), _bounded(text))))
     return hints
+
+
+def _is_nothing(text: Any) -> bool:
+    return text is None or str(text).strip().upper() in ("", "N/A", "NONE")
 
 
 def _bounded(text: Any) -> str:
@@ -109,6 +122,12 @@ def own_lm(module: Any) -> Any:
         return lm
     inside = module.named_modules() if hasattr(module, "named_modules") else ()
     return next((lm for _, m in inside if (lm := getattr(m, "lm", None)) is not None), None)
+
+
+def author_of(run: Run, tried: Attempt) -> LM | None:
+    """The model that wrote an attempt; None if it asked none."""
+    reply = written_by(run, tried)
+    return None if reply is None else run.models.get(reply.data["model"])
 
 
 def said_of(reward: Callable[..., Any]) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from redraft.budget import Budget
 from redraft.checks import Judgement
-from redraft.config import check_fits, resolve_lm
+from redraft.config import check_fits
 from redraft.errors import InputError
-from redraft.frame import Advice, current_frame, entered
+from redraft.frame import NO_ADVICE, Advice, current_frame, entered
 from redraft.modules import Module, Predict
 from redraft.modules.wire import restate
 from redraft.protocols import LM
@@ -53,9 +52,9 @@ class Refining(Module):
         self.threshold = threshold
         self.budget = budget
 
-    def __call__(self, **inputs: Any) -> Result:
+    def __call__(self, *unnamed: Any, **inputs: Any) -> Result:
         """One run of the strategy, waited for. On an event loop, `await strategy.acall(...)` instead."""
-        result: Result = super().__call__(**inputs)
+        result: Result = super().__call__(*unnamed, **inputs)
         return result
 
     async def acall(self, **inputs: Any) -> Result:
@@ -92,15 +91,16 @@ class Refining(Module):
         """Checks and reward; None if there are neither."""
         return None if self.judgement.empty else self.judgement
 
-    def told(self, hint: str = "", temperature: float | None = None) -> Advice:
+    def told(self, hint: str = "", temperature: float | None = None, **more: Any) -> Advice:
         """Advice that states the checks' requirements, on top of what an outer strategy advises."""
         frame = current_frame()
-        outer = frame.advice if frame else Advice()
+        outer = frame.advice if frame else NO_ADVICE
+        mine = {name: value for name, value in more.items() if value}
         return Advice(
             requirements=(*outer.requirements, *self.judgement.requirements()),
-            hint="\n".join(h for h in (outer.hint, hint) if h),
+            hint=f"{outer.hint}\n{hint}" if outer.hint and hint else outer.hint or hint,
             temperature=outer.temperature if temperature is None else temperature,
-            lm=outer.lm,
+            **{"lm": outer.lm, "hints": outer.hints, **mine},
         )
 
     async def edited(self, run: Run, inputs: Inputs, rung: Rung, *, index: int | None = None) -> Attempt:
@@ -111,7 +111,7 @@ class Refining(Module):
         given = {"draft": best.text, "issues": listed(critique.issues), "keep": "\n".join(critique.keep)}
         restated = isinstance(self.reviser, Reviser) and not given.keys() & inputs.keys()
         given |= inputs if restated else {"task": self.task(inputs)}
-        advice = replace(self.told(temperature=rung.temperature), lm=rung.lm)
+        advice = self.told(temperature=rung.temperature, lm=rung.lm)
         return await run.attempt(
             self.reviser, given, scorer=self.scorer, parent=best, advice=advice, rung="edit", why=rung.why, index=index
         )
@@ -122,12 +122,6 @@ class Refining(Module):
         told = self.judgement.requirements()
         before = signature.instructions if signature is not None else ""
         return restate(inputs, before, "\n".join(["Requirements:", *(f"- {line}" for line in told)]) if told else "")
-
-    def writes_locally(self, lm: LM | None = None) -> bool:
-        """True on the embedded model, which was measured to do worse with feedback than without."""
-        if lm is None:
-            lm = resolve_lm(self.module.lm) if isinstance(self.module, Predict) else None
-        return lm is not None and lm.name.startswith("local/")
 
     def good_enough(self, attempt: Attempt) -> StopReason | None:
         """PASSED if it meets all checks (and there is no threshold to reach), THRESHOLD if it reaches that."""
@@ -149,6 +143,11 @@ def as_module(thing: Any) -> Any:
     if callable(thing) or hasattr(thing, "acall"):
         return thing
     raise InputError(f"{thing!r} is no module; give a Module, a function, a signature, or the task as text")
+
+
+def is_embedded(lm: LM | None) -> bool:
+    """True for the embedded model, which was measured to do worse with feedback than without."""
+    return lm is not None and lm.name.startswith("local/")
 
 
 def entry_of(module: Any) -> Any:

@@ -11,7 +11,8 @@ from redraft.errors import LMError, ParseError
 from redraft.protocols import LM
 from redraft.run import Run
 from redraft.scoring import name_of, rank
-from redraft.strategies.advisor import advise
+from redraft.strategies.advisor import advise, author_of
+from redraft.strategies.base import is_embedded
 from redraft.strategies.ladder import Rung, constraint_for, written
 from redraft.sync import call_user
 from redraft.types import Attempt, Inputs, Prediction, StopReason
@@ -31,7 +32,7 @@ class Climb:
         self.failures = 0
         self.last: Attempt | None = None
         """The latest draft that a model wrote, or tried to: what the next one learns from."""
-        self._learned: tuple[Attempt, Rung] | None = None
+        self._learned: tuple[Attempt, str, Mapping[str, str]] | None = None
 
     # Which rung
 
@@ -71,7 +72,7 @@ class Climb:
     async def _learn(self, tried: Attempt, lm: LM | None) -> tuple[str, Mapping[str, str]]:
         """The hint for the next draft, and those for single modules. A bad draft is never in them."""
         strategy, score = self.strategy, tried.score
-        quiet = strategy.writes_locally(lm)
+        quiet = is_embedded(lm or author_of(self.run, tried))
         if tried.error is not None:
             usable = not isinstance(tried.error, LMError) and not quiet
             return (FAILED.format(error=tried.error) if usable else ""), {}
@@ -85,9 +86,9 @@ class Climb:
         if self._learned is None or self._learned[0] is not tried:
             hints = await advise(advisor, strategy, self.run, self.inputs, tried)
             general = hints.pop("", "")
-            paths = {f"module.{path}": hint for path, hint in hints.items()}
-            self._learned = tried, Rung(name="", why="", hint=general and ADVICE.format(advice=general), hints=paths)
-        return self._learned[1].hint, self._learned[1].hints
+            paths = {f"module.{path}": ADVICE.format(advice=hint) for path, hint in hints.items()}
+            self._learned = tried, general and ADVICE.format(advice=general), paths
+        return self._learned[1:]
 
     # Each draft
 

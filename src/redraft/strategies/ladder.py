@@ -19,7 +19,7 @@ from redraft.modules import Predict
 from redraft.protocols import LM
 from redraft.purchase import refuses
 from redraft.run import Run
-from redraft.types import Attempt, Inputs
+from redraft.types import Attempt, Event, Inputs
 
 if TYPE_CHECKING:
     from redraft.strategies.base import Refining
@@ -91,22 +91,26 @@ async def written(strategy: Refining, run: Run, inputs: Inputs, rung: Rung, *, i
         return await written(strategy, run, inputs, free)
     if tried.score is not None:
         failed = _failed_under(strategy.judgement, tried, rung.under)
-        cut = run.journal.finish_reason(f"{run.scope}/attempt[{tried.index}]") == "length"
+        reply = written_by(run, tried)
+        cut = reply is not None and reply.data["completion"]["choices"][0].get("finish_reason") == "length"
         run.journal.note(
             "constraint_held", scope=run.scope, index=tried.index, held=not failed, failed=failed, endless=cut
         )
     return tried
 
 
+def written_by(run: Run, tried: Attempt) -> Event | None:
+    """The last reply bought for an attempt; None if it asked no model."""
+    return run.journal.last_call(f"{run.scope}/attempt[{tried.index}]")
+
+
 def _advice(strategy: Refining, rung: Rung) -> Advice:
-    advice = strategy.told(rung.hint, rung.temperature)
-    advice = replace(advice, hints=rung.hints, lm=rung.lm or advice.lm)
-    if rung.constraint is None:
-        return advice
-    lm = advice.lm or resolve_lm(strategy.module.lm)
-    if rung.constraint.schema is not None and not lm.capabilities.grammar:
-        return replace(advice, schema=rung.constraint.schema)
-    return replace(advice, grammar=rung.constraint.grammar())
+    more: dict[str, Any] = {"hints": rung.hints, "lm": rung.lm}
+    if rung.constraint is not None:
+        lm = rung.lm or resolve_lm(strategy.module.lm)
+        as_schema = rung.constraint.schema is not None and not lm.capabilities.grammar
+        more |= {"schema": rung.constraint.schema} if as_schema else {"grammar": rung.constraint.grammar()}
+    return strategy.told(rung.hint, rung.temperature, **more)
 
 
 def _failed_under(judgement: Judgement, tried: Attempt, under: Sequence[Check]) -> list[str]:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from redraft.config import resolve_lm
 from redraft.errors import InputError
 from redraft.judges import criticise
+from redraft.modules import Predict
 from redraft.run import Run
-from redraft.strategies.base import Refining
+from redraft.strategies.base import Refining, is_embedded
 from redraft.strategies.gate import Gate
 from redraft.strategies.ladder import Rung, constraint_for, written
 from redraft.strategies.roles import as_critic, as_judge, as_reviser, listed
@@ -109,7 +111,7 @@ class SelfRefine(Refining):
     def _fresh(self) -> bool:
         if self.revise != "auto":
             return self.revise == "fresh"
-        return self.writes_locally()
+        return isinstance(self.module, Predict) and is_embedded(resolve_lm(self.module.lm))
 
 
 FRESH_TEMPERATURE = 0.8  # a second greedy reply would be the first one again

@@ -1,0 +1,118 @@
+"""The arms of an evaluation: the strategies that were given, and beside each what it has to beat.
+
+That is its module once, told the same requirements (single shot), and as many blind samples, chosen by the same checks
+and reward, as the strategy's calls would have paid for (equal-cost best of N).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from redraft.errors import InputError
+from redraft.evaluate.examples import Example, with_number
+from redraft.evaluate.identity import fingerprint
+from redraft.modules import Predict
+from redraft.scoring import name_of
+from redraft.strategies import BestOfN, Refine
+from redraft.strategies.base import Refining, as_module
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One strategy under its name."""
+
+    name: str
+    strategy: Any
+    identity: str
+    label: str
+    """Part of its runs' ids: the given name, or what kind of baseline it is."""
+    baseline: bool = False
+    note: str = ""
+    """For a baseline: how it was made equal."""
+
+    @property
+    def no_best(self) -> str:
+        """Why no blind samples can stand beside it; empty if they can."""
+        if not isinstance(self.strategy, Refining):
+            return "a plain module"
+        if type(self.strategy) is BestOfN:
+            return "it samples blindly itself"
+        return "it has neither checks nor reward to choose by" if self.strategy.judgement.empty else ""
+
+    def bind(self, examples: Sequence[Example]) -> None:
+        """Raises `InputError`, before anything is spent, for an example whose inputs do not fit."""
+        takes: Any = self.strategy if isinstance(self.strategy, Refining) else None
+        if isinstance(self.strategy, Predict):
+            takes = self.strategy.signature
+        for i, example in enumerate(examples if takes is not None else ()):
+            with_number(takes.bind, i, example.inputs())
+
+
+def given(strategies: Any) -> list[Arm]:
+    """A mapping by name, a list, or one strategy; each a strategy, a module, a function or a signature."""
+    if isinstance(strategies, Mapping):
+        named = list(strategies.items())
+    else:
+        listed = strategies if isinstance(strategies, list | tuple) else [strategies]
+        names = _unique([name_of(thing) if not isinstance(thing, str) else thing for thing in listed])
+        named = list(zip(names, listed, strict=True))
+    if not named:
+        raise InputError("there is no strategy to evaluate")
+    arms = []
+    for name, thing in named:
+        strategy = as_module(thing)
+        arms.append(Arm(name=str(name), label=str(name), strategy=strategy, identity=fingerprint(strategy)))
+    return arms
+
+
+def single_shot(arm: Arm) -> Arm | None:
+    """Its module once; None for a plain module, which is that already."""
+    if not isinstance(arm.strategy, Refining):
+        return None
+    once = Refine(arm.strategy.module, N=1, fix=False, **_judged_alike(arm.strategy))
+    return _baseline("single shot", once, "one attempt, told the same requirements")
+
+
+def equal_cost(arm: Arm, calls: float, attempt: float, unit: str) -> Arm | None:
+    """Best of as many samples as the mean `calls` an item pay for, `attempt` calls each, rounded up. None where
+    `arm.no_best` says why.
+    """
+    if arm.no_best:
+        return None
+    each = max(1, math.floor(attempt))
+    N = max(1, math.ceil(calls / each))
+    samples = BestOfN(arm.strategy.module, N=N, threshold=arm.strategy.threshold, **_judged_alike(arm.strategy))
+    per = f" at {each} a sample" if each > 1 else ""
+    note = f"matched by {unit}: {arm.name} took {calls:.2f} an item{per}, rounded up"
+    return _baseline(f"best of {N}", samples, note)
+
+
+def _judged_alike(strategy: Refining) -> dict[str, Any]:
+    return {"checks": strategy.judgement.checks, "reward_fn": strategy.judgement.reward}
+
+
+def _baseline(name: str, strategy: Refine, note: str) -> Arm:
+    return Arm(name=name, label=name, strategy=strategy, identity=fingerprint(strategy), baseline=True, note=note)
+
+
+def shared(pairs: Iterable[tuple[Arm, Arm | None]], taken: Iterable[str]) -> dict[str, Arm]:
+    """Baselines by the name of the strategy they belong to. Equal ones are one; different ones of one name are told apart."""
+    made: dict[str, Arm] = {}
+    names = set(taken)
+    found: dict[str, Arm] = {}
+    for arm, baseline in pairs:
+        if baseline is None:
+            continue
+        if baseline.identity not in found:
+            name = baseline.name if baseline.name not in names else f"{baseline.name} ({arm.name})"
+            names.add(name)
+            found[baseline.identity] = replace(baseline, name=name)
+        made[arm.name] = found[baseline.identity]
+    return made
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    return [name if names.count(name) == 1 else f"{name} {names[: i + 1].count(name)}" for i, name in enumerate(names)]

@@ -1,0 +1,174 @@
+"""Evaluate: strategies on examples, many at once, resumable, always beside what they have to beat.
+
+Every item is a run of its own with an id made of what it is. So a killed or repeated evaluation finds its finished items
+in the store and buys only what is missing; another `seed` starts afresh.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from statistics import fmean
+from typing import Any
+
+from redraft.budget import Budget, Meter
+from redraft.config import check_fits, settings
+from redraft.errors import BudgetExceeded, InputError, UsageError
+from redraft.evaluate.arms import Arm, equal_cost, given, shared, single_shot
+from redraft.evaluate.examples import as_examples
+from redraft.evaluate.item import Item, ItemRun, evaluated, run_id_of
+from redraft.evaluate.metric import Metric
+from redraft.evaluate.report import Report
+from redraft.evaluate.standing import Standing
+from redraft.frame import current_frame
+from redraft.journal import Journal, derived_seed
+from redraft.protocols import Store
+from redraft.sync import run_sync
+from redraft.types import Event
+
+Progress = Callable[[Item, int, int], None]
+"""Told of each item: `progress(item, done, planned)`."""
+
+
+class Evaluate:
+    """`Evaluate(examples, metric)({"refine": refine, "mine": mine})` gives a Report.
+
+    `metric(example, prediction)`, sync or async, returns a bool, a number, `(number, "feedback")` or a Score; `checks`
+    judge the answer alone; an item passes if its checks pass and a bool is True, or else with a score of 1 or more.
+    `budget` is for the whole evaluation; when it ends, the report says so and holds what was done. `baselines=False`
+    leaves out single shot and equal-cost best of N.
+    """
+
+    def __init__(
+        self,
+        examples: Iterable[Any],
+        metric: Callable[..., Any] | None = None,
+        *,
+        checks: Sequence[Any] = (),
+        concurrency: int = 8,
+        budget: Budget | None = None,
+        store: Store | None = None,
+        seed: int = 0,
+        baselines: bool = True,
+    ) -> None:
+        check_fits({"budget": budget or Budget(), "store": store})
+        if not isinstance(seed, int):
+            raise InputError(f"seed={seed!r}: give a whole number")
+        if not isinstance(concurrency, int) or concurrency < 1:
+            raise InputError(f"concurrency={concurrency!r}: give how many items run at once, 1 or more")
+        self.examples = as_examples(examples)
+        self.metric = Metric(metric, checks)
+        self.concurrency = concurrency
+        self.budget = budget
+        self.store = store
+        self.seed = seed
+        self.baselines = baselines
+
+    def __call__(self, strategies: Any, *, progress: Progress | None = None) -> Report:
+        """Evaluate and wait. On an event loop, `await evaluation.acall(...)` instead."""
+        frame = current_frame()
+        home = frame.run.loop if frame is not None else None
+        return run_sync(lambda: self.acall(strategies, progress=progress), home=home)
+
+    async def acall(self, strategies: Any, *, progress: Progress | None = None) -> Report:
+        """Evaluate a strategy, a list of them, or a mapping by name; modules and functions count as strategies."""
+        arms = given(strategies)
+        for arm in arms:
+            arm.bind(self.examples)
+        names = [arm.name for arm in arms]
+        work = _Work(self, progress)
+        once = shared([(arm, single_shot(arm)) for arm in arms], names) if self.baselines else {}
+        await work.run([*arms, *_distinct(once)])
+        best = {}
+        if self.baselines and work.stopped is None:
+            best = shared([(arm, work.equal_cost(arm, once)) for arm in arms], names)
+            await work.run(_distinct(best))
+        everyone = [*arms, *_distinct(once), *_distinct(best)]
+        order = {arm.name: i for i, arm in enumerate(everyone)}
+        work.items.sort(key=lambda item: (item.index, order[item.strategy]))
+        return Report(
+            [Standing.of(arm, once.get(arm.name), best.get(arm.name), work.items, self.seed) for arm in everyone],
+            items=work.items,
+            judged_by=self.metric.__name__,
+            examples=len(self.examples),
+            seed=self.seed,
+            baselines=self.baselines,
+            stopped=work.stopped,
+        )
+
+
+class _Work:
+    """One call's work: items done by a fixed number of workers, one meter over all."""
+
+    def __init__(self, evaluation: Evaluate, progress: Progress | None) -> None:
+        frame = current_frame()
+        self.asked = evaluation
+        self.store = evaluation.store or settings().store
+        self.whole = Meter(evaluation.budget, frame.meter if frame is not None else None)
+        self.items: list[Item] = []
+        self.planned = 0
+        self.stopped: BudgetExceeded | None = None
+        # As a journal's listener, so that one that fails is dropped and said, and hurts nothing.
+        told = [lambda event: progress(*event.data["of"])] if progress is not None else []
+        self.listeners = Journal(None, "evaluation", told)
+
+    async def run(self, arms: Sequence[Arm]) -> None:
+        """All items of these arms, example by example, so that what an ended budget leaves can be compared."""
+        jobs = [(arm, index) for index in range(len(self.asked.examples)) for arm in arms]
+        self.planned += len(jobs)
+        if self.store is not None and self.asked.budget is not None:
+            for job in jobs:
+                self.whole.preload(Journal(self.store, self._id(*job)).spent())
+        waiting = iter(jobs)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self.asked.concurrency, len(jobs))):
+                    group.create_task(self._worker(waiting))
+        except ExceptionGroup as several:
+            raise several.exceptions[0] from None
+        for arm in arms:
+            errors = [item.error for item in self.items if item.strategy == arm.name]
+            if errors and all(isinstance(error, UsageError) for error in errors):
+                raise errors[0] or AssertionError
+
+    async def _worker(self, waiting: Iterator[tuple[Arm, int]]) -> None:
+        for arm, index in waiting:
+            if self.stopped is not None:
+                return
+            item = await self._item(arm, index)
+            self.items.append(item)
+            data = {"of": (item, len(self.items), self.planned)}
+            self.listeners.tell(Event(seq=-1, kind="item", time=0.0, data=data))
+
+    async def _item(self, arm: Arm, index: int) -> Item:
+        example = self.asked.examples[index]
+        seed = derived_seed(self.asked.seed, str(index))  # of its own: examples may be equal
+        async with ItemRun(self.whole, store=self.store, run_id=self._id(arm, index), seed=seed) as run:
+            item = await evaluated(run, arm, index, example, self.asked.metric)
+        if isinstance(item.error, BudgetExceeded) and self._ends(item.error):
+            self.stopped = item.error
+            item = replace(item, status="cut_off", score=None, passed=None)
+        return item
+
+    def _id(self, arm: Arm, index: int) -> str:
+        return run_id_of(arm, index, self.asked.examples[index], self.asked.seed)
+
+    def _ends(self, error: BudgetExceeded) -> bool:
+        """True if it is the whole evaluation's limit. An item's own limit of that very size would be reached later."""
+        return any(getattr(meter.budget, error.limit) == error.allowed for meter in self.whole._chain)
+
+    def equal_cost(self, arm: Arm, once: dict[str, Arm]) -> Arm | None:
+        """Its peer: best of as many samples as its calls pay for, or as it made attempts, where no call was seen."""
+        ours = [item for item in self.items if item.strategy == arm.name and item.counted]
+        if not ours or arm.name not in once:
+            return None
+        calls = fmean(item.usage.calls for item in ours)
+        if not calls:
+            return equal_cost(arm, fmean(item.attempts for item in ours), 1, "attempts")
+        single = [item.usage.calls for item in self.items if item.strategy == once[arm.name].name and item.counted]
+        return equal_cost(arm, calls, fmean(single) if single else 1, "calls")
+
+
+def _distinct(arms: dict[str, Arm]) -> list[Arm]:
+    return list({arm.name: arm for arm in arms.values()}.values())

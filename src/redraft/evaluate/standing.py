@@ -1,0 +1,164 @@
+"""How one strategy stands: its score, what it cost, and how it compares with what it has to beat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import reduce
+from operator import add
+from statistics import fmean
+from typing import Any
+
+from redraft.evaluate.arms import Arm
+from redraft.evaluate.item import Item
+from redraft.evaluate.stats import Estimate, bootstrap, mcnemar, paired_difference, quantile
+from redraft.jsonable import plain
+from redraft.result import count, dollars
+from redraft.types import Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One strategy against another, on the examples that both have a score for."""
+
+    ours: str
+    theirs: str
+    pairs: int
+    difference: Estimate | None
+    """Of the scores, ours minus theirs; None for less than two pairs."""
+    wrong_to_right: int
+    """Examples that theirs failed and ours passed."""
+    right_to_wrong: int
+    p: float
+    """McNemar's exact test of these two counts."""
+
+    @classmethod
+    def of(cls, ours: str, theirs: str, items: Sequence[Item], seed: int) -> Comparison:
+        """Compare pair by pair."""
+        a = {item.index: item for item in items if item.strategy == ours and item.counted}
+        b = {item.index: item for item in items if item.strategy == theirs and item.counted}
+        pairs = [(a[i], b[i]) for i in a if i in b]
+        gained = sum(1 for mine, other in pairs if mine.passed and not other.passed)
+        lost = sum(1 for mine, other in pairs if other.passed and not mine.passed)
+        return cls(
+            ours=ours,
+            theirs=theirs,
+            pairs=len(pairs),
+            difference=paired_difference([x.score or 0.0 for x, _ in pairs], [y.score or 0.0 for _, y in pairs], seed),
+            wrong_to_right=gained,
+            right_to_wrong=lost,
+            p=mcnemar(gained, lost),
+        )
+
+    @property
+    def outcome(self) -> str:
+        """`better`, `worse`, `no difference` (the interval spans 0), or `too few pairs`."""
+        if self.difference is None:
+            return "too few pairs"
+        if self.difference.spans_zero:
+            return "no difference"
+        return "better" if self.difference.mean > 0 else "worse"
+
+    def __str__(self) -> str:
+        d = self.difference
+        by = "" if d is None else f" {d.mean:+.3f} ({d.low:+.3f} to {d.high:+.3f})"
+        return (
+            f"{self.ours} against {self.theirs}: {self.outcome}{by} on {count(self.pairs, 'pair')}; wrong->right "
+            f"{self.wrong_to_right}, right->wrong {self.right_to_wrong}, McNemar p = {self.p:.2g}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One line of a report."""
+
+    name: str
+    baseline: bool
+    note: str
+    """For a baseline: how it was made equal."""
+    no_best: str
+    """Why there can be no equal-cost best of N beside it; empty if there can."""
+    n: int
+    """Items with a score, failed ones included."""
+    failed: int
+    judge_errors: int
+    cut_off: int
+    score: float | None
+    """The mean; None without items."""
+    interval: Estimate | None
+    pass_rate: float | None
+    usage: Usage
+    """Of all items, those without a score too."""
+    judging: Usage
+    """What the metric spent."""
+    p50: float
+    """Seconds an item."""
+    p95: float
+    seconds: float
+    """Of all items together, as if one after the other."""
+    single_shot: Comparison | None = None
+    best_of: Comparison | None = None
+
+    @classmethod
+    def of(cls, arm: Arm, once: Arm | None, best: Arm | None, items: Sequence[Item], seed: int) -> Standing:
+        """Sum up an arm's items, and compare with its baselines'."""
+        own = [item for item in items if item.strategy == arm.name]
+        counted = [item for item in own if item.counted]
+        scores = [item.score or 0.0 for item in counted]
+        times = [item.seconds for item in own]
+        against = [None if peer is None else Comparison.of(arm.name, peer.name, items, seed) for peer in (once, best)]
+        return cls(
+            name=arm.name,
+            baseline=arm.baseline,
+            note=arm.note,
+            no_best=arm.no_best or ("" if counted else "no item has a score"),
+            n=len(counted),
+            failed=sum(item.status == "failed" for item in own),
+            judge_errors=sum(item.status == "judge_error" for item in own),
+            cut_off=sum(item.status == "cut_off" for item in own),
+            score=fmean(scores) if scores else None,
+            interval=bootstrap(scores, seed),
+            pass_rate=fmean(bool(item.passed) for item in counted) if counted else None,
+            usage=reduce(add, (item.usage for item in own), Usage()),
+            judging=reduce(add, (item.judging for item in own), Usage()),
+            p50=quantile(times, 0.5),
+            p95=quantile(times, 0.95),
+            seconds=sum(times),
+            single_shot=against[0],
+            best_of=against[1],
+        )
+
+    @property
+    def items(self) -> int:
+        """All of them, with a score or without."""
+        return self.n + self.judge_errors + self.cut_off
+
+    @property
+    def comparisons(self) -> list[Comparison]:
+        """Those that were made."""
+        return [c for c in (self.single_shot, self.best_of) if c is not None]
+
+    @property
+    def cost(self) -> str:
+        """In dollars: an amount, a range, or that a price is unknown."""
+        low = dollars(None if self.usage.unpriced else self.usage.cost)
+        if self.usage.unpriced or not self.usage.uncertain_cost:
+            return low
+        return f"{low} to {dollars(self.usage.cost + self.usage.uncertain_cost)}"
+
+    @property
+    def tokens_an_item(self) -> str:
+        """The mean; marked where it was counted here, a range where it is not known."""
+        each = max(1, self.items)
+        low = f"{'~' if self.usage.estimated else ''}{self.usage.tokens / each:,.0f}"
+        most = (self.usage.tokens + self.usage.uncertain_tokens) / each
+        return f"{low} to {most:,.0f}" if self.usage.uncertain_tokens else low
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        nested = {name: None if own[name] is None else plain(own[name]) for name in ("interval", "usage", "judging")}
+        for name in ("single_shot", "best_of"):
+            c: Comparison | None = own[name]
+            nested[name] = None if c is None else {**plain(c), "difference": plain(c.difference), "outcome": c.outcome}
+        return {**own, **nested}
