@@ -33,7 +33,7 @@ def test_names_are_sorted():
     ("kind", "name", "says"),
     [
         ("strategies", "refin", "no strategy named 'refin'. Did you mean 'refine'? Known strategies: best-of-n, "),
-        ("checks", "word", "no check named 'word'. Did you mean 'words'? Known checks: contains, "),
+        ("checks", "word", "no check named 'word'. Did you mean 'words'? Known checks: bullets, "),
         ("models", "zzz", "no model named 'zzz'. Known models: "),
         ("checks", "", "no check named ''. Known checks: "),
         ("checks", "Words", "no check named 'Words'. Did you mean 'words'?"),

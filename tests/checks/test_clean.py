@@ -111,7 +111,7 @@ def test_a_copied_prompt():
 
 
 def test_many_faults_are_counted_not_listed():
-    found = faults(" ".join(f"This is sentence number {i}." for i in range(9)) * 2)
+    found = faults(" ".join([f"This is sentence number {i}." for i in range(9)] * 2))
     assert len(found) == 4
     assert found[-1] == "6 more sentences are repeats"
 
@@ -123,9 +123,26 @@ def test_any_text(text, prompt):
 
 @pytest.mark.parametrize(
     "text",
-    'a. |- \n|1. |1.\n|, |1,|word |\u6211|[|`|``` a |a: | \n|_*|- 1.\n|a b c d e f g h\n|So it goes on. |{}|"|\u201c|e.g. '.split(
-        "|"
-    ),
+    [
+        *(
+            "a. ",
+            "- \n",
+            "1. ",
+            "1.\n",
+            ", ",
+            "1,",
+            "word ",
+            "\u6211",
+            "[",
+            "`",
+            "``` a ",
+            "a: ",
+            " \n",
+            "_*",
+            "- 1.\n",
+        ),
+        *("a b c d e f g h\n", "So it goes on. ", "{}", "| a ", '"', "\u201c", "e.g. "),
+    ],
 )
 def test_degenerate_drafts_take_no_time(text):
     long = text * (60_000 // len(text))

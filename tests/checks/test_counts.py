@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redraft.checks import sentences, words
+from redraft.checks.counts import bullets, chars, paragraphs, sentences, words
 from redraft.checks.segment import split_sentences
 from redraft.errors import UsageError
 
@@ -116,6 +116,15 @@ def test_sentences_split(text, parts):
         (sentences(3), "Write exactly 3 sentences."),
         (sentences(2, 4), "Write 2 to 4 sentences."),
         (sentences(1), "Write exactly 1 sentence."),
+        (words(at_least=20), "Write at least 20 words."),
+        (words(at_most=40), "Write at most 40 words."),
+        (words(at_least=20, at_most=40), "Write 20 to 40 words."),
+        (sentences(at_least=1), "Write at least 1 sentence."),
+        (paragraphs(2), "Write exactly 2 paragraphs with a blank line between them."),
+        (paragraphs(1), "Write exactly 1 paragraph."),
+        (bullets(3), 'Write exactly 3 bullets, each on its own line after "- ".'),
+        (bullets(at_least=2), 'Write at least 2 bullets, each on its own line after "- ".'),
+        (chars(at_most=280), "Write at most 280 characters."),
     ],
 )
 def test_tell(check, tell):
@@ -136,13 +145,82 @@ def test_tell(check, tell):
         (words(0, 0), "", 1.0, ""),
         (sentences(3), "One. Two.", 2 / 3, "2 sentences, want 3"),
         (sentences(1), "One. Two.", 0.0, "2 sentences, want 1"),
+        (words(at_least=4), "a b c", 0.75, "3 words, want at least 4"),
+        (words(at_least=4), "a " * 1000, 1.0, ""),
+        (words(at_most=2), "a b c", 0.5, "3 words, want at most 2"),
+        (words(at_most=2), "", 1.0, ""),
+        (bullets(3), "- a\n" * 7, 0.0, "7 bullets, want 3"),
+        (paragraphs(2), "One.", 0.5, "1 paragraph, want 2"),
+        (chars(1, 4), "  abcde\n", 0.75, "5 characters, want 1 to 4"),
     ],
 )
 def test_score_and_explanation(check, text, score, explanation):
     assert check.judge(text) == (pytest.approx(score), explanation)
 
 
-@pytest.mark.parametrize("make", [words, sentences])
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("", 0),
+        ("One.", 1),
+        ("One.\nStill one.", 1),
+        ("One.\n\nTwo.", 2),
+        ("One.\r\n \t\r\n\r\nTwo.", 2),
+        ("\n\nOne.\n\n", 1),
+        ("One.\n\n***\n\nTwo.", 2),
+        ("# Title\n\n- a\n- b\n\n\u4f60\u597d\u3002", 3),
+    ],
+)
+def test_paragraphs_counted(text, count):
+    assert paragraphs(count, count).judge(text) == (1.0, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("", 0),
+        ("No list - really", 0),
+        ("- a\n* b\n+ c\n\u2022 d\n1. e\n2) f", 6),
+        ("Here:\n\n  - a\n    - b\r\n- c", 3),
+        ("-a\n**bold** text\n---\n- - -\n* * *\n1.5 litres\n-5", 0),
+        ("- \n-\n- a", 1),
+        ("1. **Bold** - good", 1),
+        ("- 1.\n- 2.", 2),
+    ],
+)
+def test_bullets_counted(text, count):
+    assert bullets(count, count).judge(text) == (1.0, "")
+
+
+def test_sentences_of_a_text_in_small_letters():
+    """Elsewhere a small letter tells that a sentence goes on."""
+    assert split_sentences("it is, e.g. here. it is late... so we go.") == [
+        "it is, e.g. here.",
+        "it is late... so we go.",
+    ]
+    assert split_sentences("It is approx. here. it goes on.") == ["It is approx. here. it goes on."]
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        {},
+        {"high": 5},
+        {"low": 2, "at_least": 3},
+        {"low": 2, "at_most": 3},
+        {"at_least": 0},
+        {"at_least": 5, "at_most": 3},
+        {"at_most": -1},
+        {"at_least": "3"},
+        {"at_most": True},
+    ],
+)
+def test_bounds_that_say_nothing_or_too_much(bounds):
+    with pytest.raises(UsageError, match="at_least= or at_most="):
+        words(**bounds)
+
+
+@pytest.mark.parametrize("make", [words, sentences, paragraphs, bullets, chars])
 @pytest.mark.parametrize("bounds", [(-1,), (3, 2), (1.5,), ("3",), (None,), (2, "4")])
 def test_bad_bounds_are_refused(make, bounds):
     with pytest.raises(UsageError, match="whole number"):
@@ -168,7 +246,7 @@ def test_partial_credit_is_monotone(low, width, counts):
 
 @given(st.text())
 def test_any_text_is_counted(text):
-    for check in (words(3), sentences(2, 4)):
+    for check in (words(3), sentences(2, 4), paragraphs(2), bullets(1, 2), chars(at_least=5)):
         score, why = check.judge(text)
         assert 0.0 <= score <= 1.0
         assert (score == 1.0) == (why == "")

@@ -59,7 +59,7 @@ TEXTS = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=repr)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(TEXTS, st.lists(TEXTS, min_size=1, max_size=4))
 @example("x.\n1", [". !"])
 @example("No way out. no way out. ", ["X"])

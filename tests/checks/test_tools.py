@@ -87,7 +87,7 @@ def test_what_contradicts_itself_is_refused(wrong):
 def test_what_holds_no_calls_is_named():
     with pytest.raises(ScoreError, match=r"tool_calls: list"):
         tool_call().judge("I would call get_weather")
-    with pytest.raises(ScoreError, match="'tool_calls'.*answer"):
+    with pytest.raises(ScoreError, match=r"'tool_calls'.*answer"):
         asyncio.run(tool_call().verdict({}, Prediction(answer="x")))
 
 

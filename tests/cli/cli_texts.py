@@ -1,4 +1,4 @@
-"""Two drafts of a review: five sentences, and three."""
+"""Two drafts of a review: two sentences, which code cannot make three, and three."""
 
-LONG = "La Maison is a small place. The soup was hot. The bread was fresh. The staff smiled. We left happy."
-SHORT = "La Maison is a small place. The soup was hot and the bread fresh. We left happy."
+BRIEF = "La Maison is a small place with hot soup and fresh bread. We left happy."
+THREE = "La Maison is a small place. The soup was hot and the bread fresh. We left happy."

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cli_texts import LONG, SHORT
+from cli_texts import BRIEF, THREE
 
 from redraft.testing import FaultServer, Reply
 
@@ -65,12 +65,12 @@ class TestOnAServer:
 
     @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
     def test_a_signal_prints_the_best_so_far_at_once(self, start, until, stopped, number, code):
-        with FaultServer([LONG, Reply(delay=30)]) as server:
+        with FaultServer([BRIEF, Reply(delay=30)]) as server:
             process = start(*self.on(server, "--check", "sentences:3"))
             until(lambda: server.calls == 2)
             returncode, out, err, seconds = stopped(process, number)
             until(lambda: server.aborted == 1, 2)
-        assert (returncode, out) == (code, LONG + "\n")
+        assert (returncode, out) == (code, BRIEF + "\n")
         assert err.endswith("stopped: cancelled\n")
         assert seconds < 1.5
 
@@ -91,7 +91,7 @@ class TestOnAServer:
             "        time.sleep(30)\n"
             "checks = [Stuck()]\n"
         )
-        with FaultServer([LONG]) as server:
+        with FaultServer([BRIEF]) as server:
             process = start(*self.on(server, "--check-file", "stuck.py"))
             until(Path("stuck").exists)
             process.send_signal(signal.SIGINT)
@@ -103,18 +103,18 @@ class TestOnAServer:
         assert seconds < 1
 
     def test_json_of_an_interrupted_run(self, start, until, stopped):
-        with FaultServer([LONG, Reply(delay=30)]) as server:
+        with FaultServer([BRIEF, Reply(delay=30)]) as server:
             process = start(*self.on(server, "--check", "sentences:3", "--json", "-q"))
             until(lambda: server.calls == 2)
             code, out, err, _ = stopped(process)
         whole = json.loads(out)
         assert (code, err) == (130, "")
-        assert (whole["text"], whole["stop_reason"]) == (LONG, "cancelled")
+        assert (whole["text"], whole["stop_reason"]) == (BRIEF, "cancelled")
 
     def test_a_reader_that_left_is_no_error(self, start):
         here, there = os.pipe()
         os.close(here)
-        with FaultServer([SHORT]) as server:
+        with FaultServer([THREE]) as server:
             process = start(*self.on(server, "--strategy", "predict", "-q"), stdout=there)
             os.close(there)
             _, err = process.communicate(timeout=10)
@@ -122,30 +122,30 @@ class TestOnAServer:
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
     def test_a_full_disk_is_said(self, start):
-        with FaultServer([SHORT]) as server, Path("/dev/full").open("w") as full:
+        with FaultServer([THREE]) as server, Path("/dev/full").open("w") as full:
             process = start(*self.on(server, "--strategy", "predict", "-q"), stdout=full)
             _, err = process.communicate(timeout=10)
         assert process.returncode == 1
         assert err == "redraft: the text could not be written to stdout: No space left on device\n"
 
     def test_plain_progress_does_not_stream(self, start):
-        with FaultServer([SHORT]) as server:
+        with FaultServer([THREE]) as server:
             process = start(*self.on(server, "--strategy", "predict"))
             out, err = process.communicate(timeout=10)
-        assert (process.returncode, out) == (0, SHORT + "\n")
+        assert (process.returncode, out) == (0, THREE + "\n")
         assert "\x1b" not in err
         assert not server.requests[0].get("stream")
 
     @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
     def test_a_terminal_shows_the_draft_while_it_is_written(self, start):
         here, there = pty.openpty()
-        with FaultServer([Reply(text=SHORT, pause=0.02)]) as server:
+        with FaultServer([Reply(text=THREE, pause=0.02)]) as server:
             env = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
             process = start(*self.on(server, "--check", "sentences:3"), stderr=there, env=env)
             os.close(there)
             shown = read_all(here)
             out, _ = process.communicate(timeout=10)
-        assert (process.returncode, out) == (0, SHORT + "\n")
+        assert (process.returncode, out) == (0, THREE + "\n")
         assert server.requests[0]["stream"] is True
         assert "La Maison is a small" in shown
         assert "\x1b[32mok 1/1\x1b[0m" in shown

@@ -24,7 +24,8 @@ class Matches(Check):
         super().__init__(**options)
         try:
             self.pattern = re.compile(pattern)
-        except (re.error, TypeError) as error:
+            self.pattern.fullmatch("")
+        except (re.error, TypeError) as error:  # TypeError: a pattern of bytes, or none
             raise UsageError(f"matches({pattern!r}): this is no regular expression: {error}") from error
         self.search = search
 

@@ -11,39 +11,52 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from redraft.checks import writer
 from redraft.checks.shapes import Shape
 from redraft.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A `shape`, a `terminal` (an llguidance terminal expression, e.g. `/[a-z]+/ & ~/.*no.*/`), both (the text is in
-    each), or a JSON `schema`, which stands alone.
+    """Any of the `shapes`, a `terminal` (an llguidance terminal expression, e.g. `/[a-z]+/ & ~/.*no.*/`), both (the text
+    is in each), or a JSON `schema`, which stands alone.
+
+    Shapes merge into one small grammar, however many they are. Terminals multiply the engine's states.
     """
 
     terminal: str = ""
     bounded: bool = False
-    """No text of it grows for ever. Decoding under an unbounded one, such as "contains", need never end."""
+    """No text of it grows for ever. Decoding under an unbounded one, such as `~`, need never end."""
     schema: Mapping[str, Any] | None = None
-    shape: Shape | None = None
+    shapes: tuple[Shape, ...] = ()
 
     def __and__(self, other: Constraint) -> Constraint:
         self._composes(other)
-        shape: Shape | None = self.shape or other.shape
-        if self.shape and other.shape:
-            shape = self.shape & other.shape
-            if shape is None:
+        shapes = self.shapes or other.shapes
+        if self.shapes and other.shapes:
+            both = [merged for one in self.shapes for two in other.shapes if (merged := one & two)]
+            if not both:
                 return NOTHING
+            shapes = tuple(dict.fromkeys(both))
         terminal = " & ".join(f"({t})" for t in (self.terminal, other.terminal) if t)
-        return Constraint(terminal, self.bounded or other.bounded, shape=shape)
+        return Constraint(terminal, self.bounded or other.bounded, shapes=shapes)
 
     def __or__(self, other: Constraint) -> Constraint:
         self._composes(other)
-        return Constraint(f"({self.expression()}) | ({other.expression()})", self.bounded and other.bounded)
+        bounded = self.bounded and other.bounded
+        if self.terminal or other.terminal:
+            return Constraint(f"({self.expression()}) | ({other.expression()})", bounded)
+        return Constraint(bounded=bounded, shapes=tuple(dict.fromkeys((*self.shapes, *other.shapes))))
 
     def __invert__(self) -> Constraint:
+        """All other texts. What is outside of a shape tells nothing, since a shape is narrower than its check; but a
+        phrase is in a text or is not.
+        """
         self._composes(self)
-        return Constraint(f"~({self.expression()})")
+        if not self.shapes:
+            return Constraint(f"~({self.terminal})")
+        opposite = None if self.terminal or len(self.shapes) > 1 else self.shapes[0].opposite()
+        return Constraint(bounded=True, shapes=(opposite,)) if opposite else NOTHING
 
     def _composes(self, other: Constraint) -> None:
         if self.schema is not None or other.schema is not None:
@@ -51,18 +64,19 @@ class Constraint:
 
     def expression(self) -> str:
         """As one llguidance terminal expression."""
-        if self.shape is None:
+        if not self.shapes:
             return self.terminal
-        written = self.shape.expression() or NOTHING.terminal
-        return f"({written}) & {self.terminal}" if self.terminal else written
+        shapes = writer.expression(self.shapes) or NOTHING.terminal
+        return f"({shapes}) & {self.terminal}" if self.terminal else shapes
 
     def grammar(self) -> str:
         """As an llguidance grammar. A schema is written without free white space, in which engines loop."""
-        if self.schema is None:
-            return f"start: TEXT\nTEXT: {self.expression()}\n"
-        compact = {**self.schema, "x-guidance": {"whitespace_flexible": False}}
-        return f"start: %json {json.dumps(compact, ensure_ascii=False)}\n"
+        if self.schema is not None:
+            compact = {**self.schema, "x-guidance": {"whitespace_flexible": False}}
+            return f"start: %json {json.dumps(compact, ensure_ascii=False)}\n"
+        shapes = None if self.terminal else writer.grammar(self.shapes)
+        return shapes or f"start: TEXT\nTEXT: {self.expression()}\n"
 
 
 NOTHING = Constraint("/a/ & /b/", bounded=True)
-"""The language without texts: what contradicts itself. `redraft.grammar.problem` says so."""
+"""The language without texts, for what contradicts itself; `redraft.grammar.problem` says that nothing satisfies it."""

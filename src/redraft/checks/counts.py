@@ -22,6 +22,7 @@ from redraft.errors import UsageError
 _COMPLETE = re.compile(r"[.!?\u2026\u3002\uff01\uff1f][\"'\u201d\u2019)\]*_]*\Z")
 _PAIRS = (("(", ")"), ("[", "]"), ("{", "}"), ("\u201c", "\u201d"), ("\u00ab", "\u00bb"))
 _TWINS = ('"', "```", "**")
+_NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _TRIES = 8  # cuts that are tried before a text counts as one that cannot be trimmed
 
 
@@ -207,6 +208,9 @@ class Bullets(Count):
     def trim(self, text: str) -> str | None:
         """The first items, with what stands before the list and after it."""
         starts = [start for start, _ in item_starts(text)]
+        promised = re.search(rf"\b(?:{len(starts)}|{_number(len(starts))})\b", text[: starts[0]], re.IGNORECASE)
+        if promised:  # "Here are seven tips:"
+            return None
         rest = text[starts[-1] :]
         after = re.search(r"\n\s*\n(?=\S)", rest)
         kept = text[: starts[self.high or 0]].rstrip()
@@ -215,6 +219,10 @@ class Bullets(Count):
 
 def _is_range(low: int, high: int | None) -> bool:
     return low > 0 if high is None else 0 <= low <= high
+
+
+def _number(n: int) -> str:
+    return _NUMBERS[n] if n < len(_NUMBERS) else str(n)
 
 
 def _stands_alone(text: str) -> bool:

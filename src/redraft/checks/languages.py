@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 from redraft.checks.constraint import Constraint
-from redraft.checks.letters import literal
 from redraft.checks.shapes import Range, Shape
 
 _OPEN = 150
@@ -34,10 +34,7 @@ def bullets(low: int, high: int | None) -> Constraint | None:
 
 def chars(low: int, high: int | None) -> Constraint | None:
     """Prose of so many characters."""
-    high = max(_OPEN * 6, 2 * low) if high is None else high
-    if not 12 <= high <= 2000:
-        return None
-    return Constraint(rf"/(.|\n){{{low},{high}}}/", bounded=True, shape=Shape(words=(1, high // 3)))
+    return _shaped(chars=_range(low, max(_OPEN * 6, 2 * low) if high is None else high))
 
 
 def contains(phrases: Sequence[str]) -> Constraint | None:
@@ -74,7 +71,7 @@ def matches(pattern: str) -> Constraint | None:
 
 def one_of(labels: Sequence[str]) -> Constraint | None:
     """One of the labels, and nothing else."""
-    return Constraint(" | ".join(map(literal, labels)), bounded=True)
+    return Constraint(" | ".join(json.dumps(" ".join(label.split()), ensure_ascii=False) for label in labels), bounded=True)
 
 
 def lowercase() -> Constraint | None:
@@ -94,11 +91,11 @@ def no_commas() -> Constraint | None:
 
 def prose(most_words: int = _OPEN) -> Constraint:
     """A bound for languages that have none."""
-    return Constraint(bounded=True, shape=Shape(words=(1, most_words)))
+    return _shaped(words=(1, most_words))
 
 
 def _shaped(**fields: object) -> Constraint:
-    return Constraint(bounded=True, shape=Shape(**fields))  # type: ignore[arg-type]
+    return Constraint(bounded=True, shapes=(Shape(**fields),))  # type: ignore[arg-type]
 
 
 def _range(low: int, high: int) -> Range:

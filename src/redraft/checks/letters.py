@@ -1,4 +1,4 @@
-"""The letters and words of a constrained text, as llguidance expressions.
+"""The letters and words that a constrained text is made of, as llguidance terminals.
 
 Latin letters in words of ordinary length, one mark at most between two words: open classes blow the engine's states
 up, texts without spaces are no prose, and a loop of spaces, line ends or marks cannot be written at all.
@@ -6,34 +6,28 @@ up, texts without spaces are no prose, and a loop of spaces, line ends or marks 
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
-_CAPITAL, _SMALL = "A-ZÀ-ÖØ-Þ", "a-zß-öø-ÿ"
-_WORD = {
-    "": rf"[{_CAPITAL}{_SMALL}][{_SMALL}]{{1,15}}|[A-Z]{{2,5}}|[AaI]|[0-9]{{1,4}}",
-    "lower": rf"[{_SMALL}]{{2,16}}|[ai]|[0-9]{{1,4}}",
-    "upper": rf"[{_CAPITAL}]{{2,16}}|[AI]|[0-9]{{1,4}}",
+_BIG, _SMALL = "A-ZÀ-ÖØ-Þ", "a-zß-öø-ÿ"
+_NAME = rf"[{_BIG}{_SMALL}][{_SMALL}]{{1,15}}"
+_WORDS = {
+    "": (rf"{_NAME}|[A-Z]{{2,5}}|[AaI]", rf"[{_BIG}][{_SMALL}]{{1,15}}|[AI]", _NAME),
+    "lower": (rf"[{_SMALL}]{{2,16}}|[ai]", rf"[{_SMALL}]{{2,16}}|[ai]", rf"[{_SMALL}]{{2,16}}"),
+    "upper": (rf"[{_BIG}]{{2,16}}|[AI]", rf"[{_BIG}]{{2,16}}|[AI]", rf"[{_BIG}]{{2,16}}"),
 }
-_HEAD = {
-    "": rf"[{_CAPITAL}][{_SMALL}]{{1,15}}|[AI]",
-    "lower": rf"[{_SMALL}]{{2,16}}|[ai]",
-    "upper": rf"[{_CAPITAL}]{{2,16}}|[AI]",
-}
-_LAST = {
-    "": rf"[{_CAPITAL}{_SMALL}][{_SMALL}]{{1,15}}|[0-9]{{2,4}}",
-    "lower": rf"[{_SMALL}]{{2,16}}|[0-9]{{2,4}}",
-    "upper": rf"[{_CAPITAL}]{{2,16}}|[0-9]{{2,4}}",
-}
-_CONTRACTED = {"": "s|t|re|ve|ll|d|m", "lower": "s|t|re|ve|ll|d|m", "upper": "S|T|RE|VE|LL|D|M"}
-_NEVER_LAST = (
-    # Words that want another after them: a text cut off at its limit would end in one.
-    "the an of and or but nor with without its their his her our my your for from to into onto in on at by as than that which "
-    "who whose whom if when while where because is are was were be been being am has have had will would can could should may "
-    "might must shall do does did not no very more most such so also this these those every each both between among during "
-    "through about over under against upon only just even we they he she it you "
-    # and words whose dot ends no sentence
+"""Of each case: words in a sentence, words that begin one, words that may end one."""
+_LEAVE = 100
+_CONTRACTED = "s|t|re|ve|ll|d|m"
+_HANGING = (  # they want another word after them: a text that stops at its limit would stop in one of them
+    "the an of and or but nor with without its their his her our my your for from to into onto in on at by as than that "
+    "which who whose whom if when while where because is are was were be been being am has have had will would can could "
+    "should may might must shall do does did not no very more most such so these those every each both between among "
+    "during through about over under against upon only just even we they he she it you i a"
+).split()
+_DOTTED = (  # the dot after them ends no sentence
     "mr mrs ms dr prof sr jr st vs etc eg ie cf al fig vol inc ltd co corp dept approx jan feb mar apr jun jul aug sep sept "
     "oct nov dec"
 ).split()
@@ -41,53 +35,63 @@ _NEVER_LAST = (
 
 @dataclass(frozen=True)
 class Letters:
-    """What free words are made of: their case, marks and words that are kept out."""
+    """What free words are made of: their case; marks and words that are kept out."""
 
     case: str = ""
     marks: frozenset[str] = frozenset()
     words: frozenset[str] = frozenset()
 
-    @cached_property
-    def word(self) -> str:
-        """A word inside a sentence."""
-        part = self._without(_WORD[self.case], self.words)
-        more = f"(/['’]({_CONTRACTED[self.case]})/)?" if not self.marks & {"'", "’"} else ""
-        hyphen = f"(/-/ {part})?" if "-" not in self.marks else ""
-        return f"{part} {more} {hyphen}".strip()
+    def terminals(self) -> Mapping[str, str]:
+        """WORD in a sentence, HEAD and LAST of one, FINAL: the last where no other may follow; JOINT before a word, END of
+        a sentence, BREAK between two.
+        """
+        word, head, last = (f"/{pattern}/" for pattern in _WORDS[self.case])
+        tail = self._contracted()
+        number = rf"/[0-9]{{1,4}}{'' if '.' in self.marks else '([.][0-9]{1,2})?'}/"
+        out = self._out()
+        kept = _without(word, out)
+        hyphen = "" if "-" in self.marks else f"(/-/ {_without('/[a-zA-Z]{2,12}/', out)})?"
+        joint, end = self._marks(",;"), self._marks(".!?")
+        return {
+            "WORD": f"{kept} {tail} {hyphen} | {number}",
+            "HEAD": f"{_without(head, out)} {tail}",
+            "LAST": f"{_without(last, [*out, *_HANGING, *_DOTTED])} | {number}",
+            "FINAL": _without(last, [*out, *(f"{w}.*" for w in _HANGING), *_DOTTED]),
+            "JOINT": f"/{joint}? /" if joint else "/ /",
+            "END": f"/{end}/",
+            "BREAK": rf"/{end}( |\n\n)/",
+        }
 
-    @cached_property
-    def head(self) -> str:
-        """A word that begins a sentence."""
-        return self._without(_HEAD[self.case], self.words)
+    def measured(self, low: int, high: int) -> str:
+        """Prose of so many characters, as one terminal; in the last ones no sentence begins, which would be cut off."""
+        small = _SMALL.upper() if self.case == "upper" else _SMALL
+        big = _SMALL if self.case == "lower" else _BIG
+        joint, end = self._marks(",;"), self._marks(".!?")
+        word = rf"[{big}{small}0-9]+(['\-][{small}]+)?"
+        text = (f"/[{big}]([{small}]*|{word})({joint}{'?' if joint else ''} {word}|{end} [{big}]{word})*{end}/")
+        return rf"{text} & /(?s:.{{{low},{high}}})/ & ~/(?s:.{{{max(low, high - _LEAVE)},}}[.!?] .*)/"
 
-    @cached_property
-    def last(self) -> str:
-        """A word that may end a sentence."""
-        return self._without(_LAST[self.case], {*self.words, *_NEVER_LAST})
+    def _out(self) -> list[str]:
+        """Patterns of the words kept out. A token of such a word would be taken for the beginning of a longer one."""
+        return [w if len(w) < 4 else f"{w}.*" for w in sorted(self.words)]
 
-    @cached_property
-    def joint(self) -> str:
-        """What stands between two words of a sentence."""
-        return f"/{self._mark(',;')}? /" if self._mark(",;") else "/ /"
+    def _contracted(self) -> str:
+        endings = _CONTRACTED.upper() if self.case == "upper" else _CONTRACTED
+        return "" if self.marks & {"'", "’"} else f"/(['’]({endings}))?/"
 
-    @cached_property
-    def end(self) -> str:
-        """What ends a sentence."""
-        return f"/{self._mark('.!?')}/"
-
-    @staticmethod
-    def may_end(phrase: str) -> bool:
-        """Whether a sentence may end in this phrase: its dot would not be an abbreviation's."""
-        words = parts(phrase)
-        return bool(words) and len(words[-1]) > 1 and words[-1] not in _NEVER_LAST and phrase[-1].isalnum()
-
-    def _mark(self, some: str) -> str:
+    def _marks(self, some: str) -> str:
         kept = "".join(m for m in some if m not in self.marks)
         return f"[{kept}]" if kept else ""
 
-    @staticmethod
-    def _without(pattern: str, words: set[str] | frozenset[str]) -> str:
-        return f"(/{pattern}/ & ~/(?i:{'|'.join(sorted(words))})/)" if words else f"/({pattern})/"
+
+def _without(terminal: str, patterns: list[str]) -> str:
+    return f"({terminal} & ~/(?i:{'|'.join(patterns)})/)" if patterns else terminal
+
+
+def may_end(phrase: str) -> bool:
+    """Whether a sentence may end in this phrase, and its dot would not be an abbreviation's."""
+    words = parts(phrase)
+    return bool(words) and phrase[-1].isalnum() and len(words[-1]) > 1 and words[-1] not in {*_HANGING, *_DOTTED}
 
 
 def parts(text: str) -> list[str]:
@@ -106,6 +110,6 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def literal(text: str) -> str:
-    """The text itself, as an expression."""
-    return "/" + re.sub(r"([^\w ])", r"\\\1", " ".join(text.split())) + "/"
+def quoted(text: str) -> str:
+    """The text itself, as an expression. Word by word, so that another may go on as this one begins."""
+    return ' " " '.join(json.dumps(word, ensure_ascii=False) for word in text.split())

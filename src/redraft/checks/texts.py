@@ -9,7 +9,7 @@ from typing import Any
 from redraft.checks import languages
 from redraft.checks.base import Check, Guard
 from redraft.checks.constraint import Constraint
-from redraft.checks.phrases import DECOR, listed, one_spelling, pattern_of, settled, unquoted
+from redraft.checks.phrases import listed, one_spelling, pattern_of, settled, unquoted
 from redraft.errors import UsageError
 
 
@@ -115,7 +115,7 @@ class KeywordCounts(_Phrases):
         for phrase, n in self.hits(str(value)).items():
             low, high = self.ranges[phrase]
             off = max(low - n, 0 if high is None else n - high, 0)
-            worth += max(0.0, 1.0 - off / max(high or low, 1))
+            worth += max(0.0, 1.0 - off / max(low if n < low else high or 0, 1))
             if off:
                 wrong.append(f'"{phrase}" {n} time{"" if n == 1 else "s"}, want {_range_text(low, high)}')
         return (worth / len(self.ranges) if wrong else 1.0), "; ".join(wrong)
@@ -132,6 +132,8 @@ class KeywordCounts(_Phrases):
 class _Edge(_Phrases):
     """One phrase, as whole words, where the text begins or ends."""
 
+    verb = ""
+
     def __init__(self, phrase: str, *, ignore_case: bool = True, **options: Any) -> None:
         super().__init__(phrase, ignore_case=ignore_case, **options)
         self.phrase = phrase.strip()
@@ -146,24 +148,22 @@ class _Edge(_Phrases):
         if self.there(text):
             return 1.0, ""
         elsewhere = self.hits(text)[self.phrases[0]] > 0
-        where = "it stands elsewhere" if elsewhere else "it is missing"
-        return (
-            0.5 if elsewhere else 0.0
-        ), f"does not {self.tell_text()[:-1].lower().split(' ', 1)[0]} with it: {where}"
+        missing = f'does not {self.verb} with "{self.phrase}"'
+        return (0.5, f"{missing}, which stands elsewhere") if elsewhere else (0.0, missing)
+
+    def tell_text(self) -> str:
+        """See `Check`."""
+        return f'{self.verb.capitalize()} with "{self.phrase}".'
 
 
 class StartsWith(_Edge):
     """The text begins with a phrase."""
 
-    name = "starts_with"
+    name, verb = "starts_with", "begin"
 
     def there(self, text: str) -> bool:
         """See `_Edge`."""
         return bool(self._patterns[self.phrases[0]].match(one_spelling(text).lstrip()))
-
-    def tell_text(self) -> str:
-        """See `Check`."""
-        return f'Begin with "{self.phrase}".'
 
     def constraint(self) -> Constraint | None:
         """See `Check`."""
@@ -198,28 +198,27 @@ class StartsWith(_Edge):
 class EndsWith(_Edge):
     """The text ends with a phrase."""
 
-    name = "ends_with"
+    name, verb = "ends_with", "end"
+
+    def __init__(self, phrase: str, *, ignore_case: bool = True, **options: Any) -> None:
+        super().__init__(phrase, ignore_case=ignore_case, **options)
+        anywhere = self._patterns[phrase]
+        self._last = re.compile(rf"{anywhere.pattern}\Z", anywhere.flags)
 
     def there(self, text: str) -> bool:
         """See `_Edge`."""
-        text = one_spelling(text).rstrip()
-        # A match near the end is looked for near the end: a phrase's white space may stretch, its words may not.
-        return any(found.end() == len(text) for found in self._patterns[self.phrases[0]].finditer(text))
-
-    def tell_text(self) -> str:
-        """See `Check`."""
-        return f'End with "{self.phrase}".'
+        return bool(self._last.search(one_spelling(text).rstrip()))
 
     def constraint(self) -> Constraint | None:
         """See `Check`."""
         return languages.ends_with(self.phrase)
 
     def fix(self, value: Any) -> str | None:
-        """Without the quotes around it or marks after it; else the phrase is added, if it stands alone."""
+        """Without the quotes around it or a stop after it; else the phrase is added, if it stands alone."""
         if not isinstance(value, str) or self.there(value):
             return None
         text = unquoted(value)
-        for bare in (text, text.rstrip(DECOR)):
+        for bare in (text, text.rstrip(_STOPS)):
             if self.there(bare):
                 return bare
         if not self.hits(text)[self.phrases[0]] and not self.phrase[0].islower() and text[-1:] in _ENDING:
@@ -268,6 +267,7 @@ def _range_text(low: int, high: int | None) -> str:
 
 
 _CLOSING = ".!?:,;\u2026\u3002\uff01\uff1f\uff1a\uff0c"
+_STOPS = " \n.!"
 _ENDING = ".!?\u2026\u3002\uff01\uff1f\"')\u201d\u2019"
 
 

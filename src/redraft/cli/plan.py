@@ -81,7 +81,7 @@ def _check_fit(options: RunOptions, name: str, checks: list[Check]) -> None:
             )
     if name in _NEED_CHECKS and not checks:
         raise UsageError(
-            f"{name} has nothing to choose its best attempt by; add --check NAME:ARGS or --check-file FILE"
+            f"{name} has nothing to choose its best attempt by; add --check NAME:ARGS or --checks FILE"
         )
 
 

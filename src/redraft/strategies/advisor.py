@@ -8,6 +8,7 @@ import difflib
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from redraft.errors import BudgetExceeded, RedraftError, RunClosed, ScoreError
@@ -52,8 +53,8 @@ class Advisor(Module):
 async def advise(advisor: Any, strategy: Refining, run: Run, inputs: Inputs, tried: Attempt) -> dict[str, str]:
     """Hints by path inside the strategy's module ("" is the whole). An advisor that fails costs a hint, never an attempt."""
     module, reward, wanted = strategy.module, strategy.judgement.reward, strategy.threshold
-    if isinstance(advisor, Advisor):
-        if (lm := advisor.lm or author_of(run, tried)) is None:
+    if isinstance(advisor, Advisor) and advisor.lm is None:
+        if (lm := author_of(run, tried)) is None:
             return {}
         advisor = Advisor(lm, persona=advisor.persona)
     assert tried.score is not None
@@ -134,6 +135,14 @@ def said_of(reward: Callable[..., Any]) -> str:
     """What a reward function says of itself: its source, else its docstring, else its name. Code typed into a REPL,
     callables and compiled functions have no source to read: that is no error.
     """
+    try:
+        return _said_of(reward)
+    except TypeError:  # it cannot be hashed
+        return _said_of.__wrapped__(reward)
+
+
+@lru_cache(maxsize=256)
+def _said_of(reward: Callable[..., Any]) -> str:
     target = reward if inspect.isroutine(reward) or inspect.isclass(reward) else type(reward)
     try:
         return textwrap.dedent(inspect.getsource(target))[:_CODE]
