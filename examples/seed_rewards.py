@@ -1,9 +1,17 @@
 """Coming from DSPy: reward functions written for it run as they are, under Refine and BestOfN. Only the import changes.
 
-What you see for each: the score of what was kept, what it cost, and why it stopped. On stderr, once each, what is wasteful
-about a set-up: yes-or-no rewards that cannot rank near misses, and a reward that pays a model for every attempt.
+What you see for each: the score of what was kept, what it cost, and why it stopped. And, once each, what is wasteful about
+a set-up: a reward that only says yes or no cannot rank near misses, one that asks a model pays it for every attempt.
 
-Expected output on the embedded model, which is weak (`python examples/seed_rewards.py openai/gpt-4.1-mini` is not):
+Expected output on the embedded model, in a minute or two (a better one: `python examples/seed_rewards.py openai/gpt-4.1-mini`):
+
+    redraft: reward function 'concise_answer' only says yes or no: among 3 attempts it cannot tell a near miss from a ...
+    concise_answer          Refine   1.00  kept draft 2 of 2 | 2 calls | 251 tokens | $0.00 | stopped: threshold
+    concise_answer          BestOfN  1.00  kept draft 2 of 2 | 2 calls | 251 tokens | $0.00 | stopped: threshold
+    ...
+    good_summary            Refine   0.50  kept draft 1 of 3 | 5 calls | 1622 tokens | $0.00 | stopped: rounds
+    redraft: reward function 'quality_reward' calls a model for each attempt; use a rubric check, asked only of ...
+    quality_reward          Refine   1.00  kept draft 1 of 1 | 2 calls | 362 tokens | $0.00 | stopped: threshold
 """
 
 # ruff: noqa: ARG001, D101, D102 - functions and class stand as they are in the guides

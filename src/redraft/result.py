@@ -68,9 +68,8 @@ class Result(Prediction):
 
     def receipt(self) -> str:
         """One line: what was kept, what it cost, why it stopped."""
-        drafts = sum(1 for a in self.attempts if a.prediction is not None)
         return (
-            f"kept draft {self.best.index + 1} of {drafts} | {count(self.usage.calls, 'call')} | "
+            f"kept draft {self.best.index + 1} of {len(self.attempts)} | {count(self.usage.calls, 'call')} | "
             f"{tokens(self.usage)} | {dollars(self.cost)} | stopped: {self.stop_reason}"
         )
 

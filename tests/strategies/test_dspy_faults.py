@@ -17,7 +17,7 @@ from functools import partial
 import pytest
 
 from redraft import BestOfN, Budget, Module, Predict, Prediction, Refine, Score, checks, context
-from redraft.errors import AuthError, BadRequestError, ParseError, RunFailed, ScoreError, UnsupportedError
+from redraft.errors import AuthError, BadRequestError, InputError, ParseError, RunFailed, ScoreError, UnsupportedError
 from redraft.signature import as_signature
 from redraft.testing import FunctionLM, ScriptedLM
 from redraft.testing.words import EVERYTHING
@@ -279,10 +279,10 @@ def test_no_threshold_means_all_n_and_the_best(method):
 
 
 @BOTH
-def test_a_call_by_position_costs_nothing(method):
-    # the same: TypeError
+def test_a_call_by_position_says_how_and_costs_nothing(method):
+    # a bare TypeError (found here)
     lm = ScriptedLM(["a"])
-    with pytest.raises(TypeError):
+    with pytest.raises(InputError, match="topic="):
         method(write(lm), 2, poor, 0.5)("x")
     assert lm.requests == []
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from redraft.checks.constraint import Constraint
+from redraft.checks.patterns import translated
 from redraft.checks.shapes import Range, Shape
 
 _OPEN = 150
@@ -65,13 +66,15 @@ def ends_with(phrase: str) -> Constraint | None:
 
 def matches(pattern: str) -> Constraint | None:
     """What a Python pattern matches, where the engine reads it alike."""
-    del pattern
-    return None
+    regex = translated(pattern)
+    return Constraint(f"/{regex}/", bounded=True) if regex else None
 
 
 def one_of(labels: Sequence[str]) -> Constraint | None:
     """One of the labels, and nothing else."""
-    return Constraint(" | ".join(json.dumps(" ".join(label.split()), ensure_ascii=False) for label in labels), bounded=True)
+    return Constraint(
+        " | ".join(json.dumps(" ".join(label.split()), ensure_ascii=False) for label in labels), bounded=True
+    )
 
 
 def lowercase() -> Constraint | None:

@@ -12,22 +12,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 _BIG, _SMALL = "A-ZÀ-ÖØ-Þ", "a-zß-öø-ÿ"
-_NAME = rf"[{_BIG}{_SMALL}][{_SMALL}]{{1,15}}"
+_ANY_CASE = rf"[{_BIG}{_SMALL}][{_SMALL}]{{1,15}}"
 _WORDS = {
-    "": (rf"{_NAME}|[A-Z]{{2,5}}|[AaI]", rf"[{_BIG}][{_SMALL}]{{1,15}}|[AI]", _NAME),
+    "": (rf"{_ANY_CASE}|[A-Z]{{2,5}}|[AaI]", rf"[{_BIG}][{_SMALL}]{{1,15}}|[AI]", _ANY_CASE),
     "lower": (rf"[{_SMALL}]{{2,16}}|[ai]", rf"[{_SMALL}]{{2,16}}|[ai]", rf"[{_SMALL}]{{2,16}}"),
     "upper": (rf"[{_BIG}]{{2,16}}|[AI]", rf"[{_BIG}]{{2,16}}|[AI]", rf"[{_BIG}]{{2,16}}"),
 }
 """Of each case: words in a sentence, words that begin one, words that may end one."""
-_LEAVE = 100
-_CONTRACTED = "s|t|re|ve|ll|d|m"
-_HANGING = (  # they want another word after them: a text that stops at its limit would stop in one of them
+_LAST_CHARS = 100
+# They want another word after them: a text that stops at its limit would stop in one of them.
+_HANGING = (  # noqa: SIM905 - reads better
     "the an of and or but nor with without its their his her our my your for from to into onto in on at by as than that "
     "which who whose whom if when while where because is are was were be been being am has have had will would can could "
     "should may might must shall do does did not no very more most such so these those every each both between among "
-    "during through about over under against upon only just even we they he she it you i a"
+    "during through about over under against upon only just even we they he she it you i a how what why whether including"
 ).split()
-_DOTTED = (  # the dot after them ends no sentence
+# The dot after them ends no sentence.
+_DOTTED = (  # noqa: SIM905 - reads better
     "mr mrs ms dr prof sr jr st vs etc eg ie cf al fig vol inc ltd co corp dept approx jan feb mar apr jun jul aug sep sept "
     "oct nov dec"
 ).split()
@@ -46,15 +47,12 @@ class Letters:
         a sentence, BREAK between two.
         """
         word, head, last = (f"/{pattern}/" for pattern in _WORDS[self.case])
-        tail = self._contracted()
-        number = rf"/[0-9]{{1,4}}{'' if '.' in self.marks else '([.][0-9]{1,2})?'}/"
         out = self._out()
-        kept = _without(word, out)
-        hyphen = "" if "-" in self.marks else f"(/-/ {_without('/[a-zA-Z]{2,12}/', out)})?"
-        joint, end = self._marks(",;"), self._marks(".!?")
+        number = "/[0-9]{1,4}/" if "." in self.marks else "/[0-9]{1,4}([.][0-9]{1,2})?/"
+        joint, end, more = self._marks(",;"), self._marks(".!?"), self._more(out)
         return {
-            "WORD": f"{kept} {tail} {hyphen} | {number}",
-            "HEAD": f"{_without(head, out)} {tail}",
+            "WORD": f"{_without(word, out)} {more} | {number}",
+            "HEAD": f"{_without(head, out)} {more}",
             "LAST": f"{_without(last, [*out, *_HANGING, *_DOTTED])} | {number}",
             "FINAL": _without(last, [*out, *(f"{w}.*" for w in _HANGING), *_DOTTED]),
             "JOINT": f"/{joint}? /" if joint else "/ /",
@@ -64,20 +62,27 @@ class Letters:
 
     def measured(self, low: int, high: int) -> str:
         """Prose of so many characters, as one terminal; in the last ones no sentence begins, which would be cut off."""
-        small = _SMALL.upper() if self.case == "upper" else _SMALL
-        big = _SMALL if self.case == "lower" else _BIG
+        small, big = self._small(), _SMALL if self.case == "lower" else _BIG
         joint, end = self._marks(",;"), self._marks(".!?")
         word = rf"[{big}{small}0-9]+(['\-][{small}]+)?"
-        text = (f"/[{big}]([{small}]*|{word})({joint}{'?' if joint else ''} {word}|{end} [{big}]{word})*{end}/")
-        return rf"{text} & /(?s:.{{{low},{high}}})/ & ~/(?s:.{{{max(low, high - _LEAVE)},}}[.!?] .*)/"
+        between = rf"({joint}{joint and '?'} {word}|{end} [{big}]{word})"
+        lately = rf"(?s:.{{{max(low, high - _LAST_CHARS)},}}[.!?] .*)"
+        return rf"/[{big}][{small}]*{between}*{end}/ & /(?s:.{{{low},{high}}})/ & ~/{lately}/"
 
     def _out(self) -> list[str]:
         """Patterns of the words kept out. A token of such a word would be taken for the beginning of a longer one."""
         return [w if len(w) < 4 else f"{w}.*" for w in sorted(self.words)]
 
-    def _contracted(self) -> str:
-        endings = _CONTRACTED.upper() if self.case == "upper" else _CONTRACTED
-        return "" if self.marks & {"'", "’"} else f"/(['’]({endings}))?/"
+    def _more(self, out: list[str]) -> str:
+        """What may follow the letters of a word: an apostrophe's letters, or a hyphen and a second part."""
+        endings = "s|t|re|ve|ll|d|m"
+        endings = endings.upper() if self.case == "upper" else endings
+        apostrophe = "" if self.marks & {"'", "\u2019"} else f"/(['\u2019]({endings}))?/"
+        hyphen = "" if "-" in self.marks else f"(/-/ {_without(f'/[{self._small()}]{{2,12}}/', out)})?"
+        return f"{apostrophe} {hyphen}".strip()
+
+    def _small(self) -> str:
+        return _BIG if self.case == "upper" else _SMALL
 
     def _marks(self, some: str) -> str:
         kept = "".join(m for m in some if m not in self.marks)

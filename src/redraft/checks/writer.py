@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from redraft.checks.letters import capital, may_end, parts, quoted
 from redraft.checks.shapes import Range, Shape
 
-_ROOM = 8
+_ROOM = 16
 """Words before a phrase, at most: a weak model puts off what it is allowed to put off."""
 _LEAVE = 20
 """Words in which the last sentence of a run of prose may come to its end."""
 _PROSE: Range = (8, 150)
-_SENTENCE: Range = (4, 40)
+_SENTENCE: Range = (4, 30)
 _ITEM: Range = (1, 25)
 _PARAGRAPH: Range = (15, 70)
 _PLANS = 6
@@ -25,9 +25,9 @@ def grammar(shapes: Sequence[Shape]) -> str | None:
     ways, rules = [], []
     for i, shape in enumerate(shapes):
         mark = f"_{i}" if i else ""
-        found = _written(shape, lambda name, _, mark=mark: f"{name}{mark}")
-        if found is not None:
-            way, terminals = found
+        terminals = _terminals(shape)
+        way = _written(shape, {name: f"{name}{mark}" for name in terminals})
+        if way is not None:
             ways.append(way)
             rules += [f"{n}{mark}: {t}" for n, t in terminals.items() if re.search(rf"\b{n}{mark}\b", way)]
     return "\n".join([f"start: {_any(ways)}", *rules, ""]) if ways else None
@@ -35,23 +35,27 @@ def grammar(shapes: Sequence[Shape]) -> str | None:
 
 def expression(shapes: Sequence[Shape]) -> str | None:
     """The same as one terminal, which composes with others, at the price of many more states."""
-    found = [_written(shape, lambda _, terminal: f"({terminal})") for shape in shapes]
-    ways = [way for way, _ in filter(None, found)]
-    return _any(ways) if ways else None
+    ways = [_written(shape, {name: f"({t})" for name, t in _terminals(shape).items()}) for shape in shapes]
+    found = [way for way in ways if way is not None]
+    return _any(found) if found else None
 
 
-def _written(shape: Shape, refer: Callable[[str, str], str]) -> tuple[str, Mapping[str, str]] | None:
+def _terminals(shape: Shape) -> Mapping[str, str]:
+    """The terminals of a shape's words; none if it contradicts itself."""
     placed = shape.placed()
     letters = None if placed is None else shape.letters(placed)
-    if placed is None or letters is None:
+    if letters is None:
+        return {}
+    if shape.chars is None:
+        return letters.terminals()
+    skeleton = (shape.words, shape.sentences, shape.paragraphs, shape.bullets, shape.start, shape.end, placed)
+    return {} if any(skeleton) or letters.words else {"TEXT": letters.measured(*shape.chars)}
+
+
+def _written(shape: Shape, terminals: Mapping[str, str]) -> str | None:
+    if not terminals:
         return None
-    if shape.chars is not None:
-        skeleton = (shape.words, shape.sentences, shape.paragraphs, shape.bullets, shape.start, shape.end)
-        text = letters.measured(*shape.chars)
-        return None if any(skeleton) or placed or letters.words else (refer("TEXT", text), {"TEXT": text})
-    terminals = letters.terminals()
-    written = _Writer(shape, placed, {name: refer(name, terminal) for name, terminal in terminals.items()}).text()
-    return None if written is None else (written, terminals)
+    return terminals.get("TEXT") or _Writer(shape, shape.placed() or (), terminals).text()
 
 
 class _Writer:
@@ -101,7 +105,9 @@ class _Writer:
 
     def _plan(self, n: int) -> str | None:
         """A text of n units."""
-        usual = _ITEM if self.listed else _SENTENCE if not self.flowing else _PARAGRAPH if self.shape.paragraphs else _PROSE
+        usual = (
+            _ITEM if self.listed else _SENTENCE if not self.flowing else _PARAGRAPH if self.shape.paragraphs else _PROSE
+        )
         text = ""
         for i in range(n):
             span = (_share(self.words[0], n, i), _share(self.words[1], n, i)) if self.words else usual
@@ -119,7 +125,13 @@ class _Writer:
         if i == 0:
             return ""
         shape = self.shape
-        blocks = 1 if shape.sentences and not shape.paragraphs else shape.paragraphs[0] if shape.sentences and shape.paragraphs else n
+        blocks = (
+            1
+            if shape.sentences and not shape.paragraphs
+            else shape.paragraphs[0]
+            if shape.sentences and shape.paragraphs
+            else n
+        )
         return r'"\n\n"' if i * blocks // n != (i - 1) * blocks // n else '" "'
 
     def _unit(self, span: Range, phrases: Sequence[str], first: str, last: str) -> str | None:

@@ -66,12 +66,12 @@ class Module:
             f"{kind.__name__} defines neither forward nor aforward; define one: it turns inputs into outputs"
         )
 
-    def forward(self, **inputs: Any) -> Any:
-        """What the module does, as sync code; it may call other modules as functions."""
+    def forward(self, *_: Any, **inputs: Any) -> Any:
+        """What the module does, as sync code; it may call other modules as functions. Inputs come by name."""
         return self(**inputs)
 
-    async def aforward(self, **inputs: Any) -> Any:
-        """What the module does, as async code; it awaits other modules' `acall`."""
+    async def aforward(self, *_: Any, **inputs: Any) -> Any:
+        """What the module does, as async code; it awaits other modules' `acall`. Inputs come by name."""
         return await self.acall(**inputs)
 
     def identity(self) -> str:

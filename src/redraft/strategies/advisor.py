@@ -8,7 +8,7 @@ import difflib
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from redraft.errors import BudgetExceeded, RedraftError, RunClosed, ScoreError
@@ -143,6 +143,8 @@ def said_of(reward: Callable[..., Any]) -> str:
 
 @lru_cache(maxsize=256)
 def _said_of(reward: Callable[..., Any]) -> str:
+    while isinstance(reward, partial):
+        reward = reward.func
     target = reward if inspect.isroutine(reward) or inspect.isclass(reward) else type(reward)
     try:
         return textwrap.dedent(inspect.getsource(target))[:_CODE]

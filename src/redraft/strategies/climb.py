@@ -11,7 +11,7 @@ from redraft.errors import LMError, ParseError
 from redraft.protocols import LM
 from redraft.run import Run
 from redraft.scoring import name_of, rank
-from redraft.strategies.advisor import advise, author_of
+from redraft.strategies.advisor import advise, author_of, instructions_of
 from redraft.strategies.base import is_embedded
 from redraft.strategies.ladder import Rung, constraint_for, written
 from redraft.sync import call_user
@@ -139,7 +139,8 @@ class Climb:
         """What a draft passed by, decoded under a constraint: weak models buy form at the price of content."""
         if tried.rung != "constrain" or not self.ladder.clean:
             return []
-        return faults(tried.text, " ".join(str(value) for value in self.inputs.values()))
+        asked = (instructions_of(self.strategy.module), *map(str, self.inputs.values()))
+        return faults(tried.text, "\n".join(asked))
 
     async def _repair(self, tried: Attempt) -> StopReason | None:
         assert tried.prediction is not None
