@@ -83,7 +83,9 @@ class Frame:
 
     def unadvised(self) -> Frame:
         """The same place for those who judge: what the author is told must not colour a critic or a judge."""
-        return self if self.advice is NO_ADVICE else replace(self, advice=NO_ADVICE)
+        if self.advice is NO_ADVICE:
+            return self
+        return Frame(self.run, self.scope, self.meter, NO_ADVICE, self.owner, self.counts, self.paths)
 
     def named(self) -> dict[int, str]:
         """The paths of the owner's sub-modules."""

@@ -18,13 +18,16 @@ class Ledger:
         self._journal = journal
         self._scope = scope
         self._attempts: dict[int, Attempt] = {}
+        self._unjudged: dict[int, Attempt] = {}
         self._next = 0
         self._best: int | None = None
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
-        """All attempts that have ended, by index."""
-        return tuple(self._attempts[i] for i in sorted(self._attempts))
+        """All attempts that have ended, by index, and the drafts whose judging has not."""
+        judged = self._attempts
+        open_ = {i: a.but(error=ScoreError(UNJUDGED)) for i, a in self._unjudged.items() if i not in judged}
+        return tuple(a for _, a in sorted({**open_, **judged}.items()))
 
     @property
     def best(self) -> Attempt | None:
@@ -54,12 +57,13 @@ class Ledger:
 
     def drafted(self, attempt: Attempt) -> None:
         """A draft is there and not judged yet: should judging never end, it is not lost."""
-        self._attempts[attempt.index] = attempt.but(error=ScoreError("the run ended before this draft was judged"))
+        self._unjudged[attempt.index] = attempt
 
     def record(self, attempt: Attempt, *, replayable: bool = True) -> Attempt:
         """An attempt has ended. One that was cut off is on record, but is tried again on a resume."""
         self._attempts[attempt.index] = attempt
-        scope = self.scope_of(attempt.index)
+        self._unjudged.pop(attempt.index, None)
+        scope, text = self.scope_of(attempt.index), attempt.text
         error = None if attempt.error is None else plain(attempt.error)
         if isinstance(attempt.error, ScoreError):
             self._journal.note("judge_error", scope=scope, key=scope, error=error)
@@ -70,8 +74,8 @@ class Ledger:
             index=attempt.index,
             parent=attempt.parent,
             rung=attempt.rung,
-            text=attempt.text,
-            draft=digest(attempt.text),
+            text=text,
+            draft=digest(text),
             score=score_data(attempt.score),
             error=error,
             usage=used(attempt.usage),
@@ -119,3 +123,6 @@ class Ledger:
         self._attempts[attempt.index] = attempt
         scope = self.scope_of(attempt.index)
         self._journal.note(kind, scope=scope, key=scope, index=attempt.index, reason=attempt.reason)
+
+
+UNJUDGED = "the run ended before this draft was judged"

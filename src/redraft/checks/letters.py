@@ -62,7 +62,8 @@ class Letters:
 
     def measured(self, low: int, high: int) -> str:
         """Prose of so many characters, as one terminal; in the last ones no sentence begins, which would be cut off."""
-        small, big = self._small(), _SMALL if self.case == "lower" else _BIG
+        # ASCII alone: characters of several bytes, which it has to count, would make it too large.
+        small, big = "A-Z" if self.case == "upper" else "a-z", "a-z" if self.case == "lower" else "A-Z"
         joint, end = self._marks(",;"), self._marks(".!?")
         word = rf"[{big}{small}0-9]+(['\-][{small}]+)?"
         between = rf"({joint}{joint and '?'} {word}|{end} [{big}]{word})"

@@ -29,7 +29,10 @@ class Judgement:
         if isinstance(checks, Check) or callable(checks):
             checks = (checks,)
         self.checks = tuple(c if isinstance(c, Check) else _as_check(c) for c in checks or ())
+        self._code = tuple(c for c in self.checks if not c.asks)
+        self._asking = tuple(c for c in self.checks if c.asks)
         self.reward = reward
+        self._reward_name = f"reward function {name_of(reward)!r}"
 
     @property
     def empty(self) -> bool:
@@ -67,12 +70,13 @@ class Judgement:
         """See `Scorer`. In order of cost: code, the reward function, then those checks that ask a model, and these only if
         what code sees has passed.
         """
-        found = await self._verdicts([c for c in self.checks if not c.asks], inputs, prediction)
+        if not self.checks and self.reward is not None:
+            return await self._rewarded(inputs, prediction)
+        found = await self._verdicts(self._code, inputs, prediction)
         fine = all(v.passed for v in found.values())
         reward = None if self.reward is None else await self._rewarded(inputs, prediction)
-        asking = [c for c in self.checks if c.asks]
-        if fine:
-            found |= await self._verdicts(asking, inputs, prediction)
+        if fine and self._asking:
+            found |= await self._verdicts(self._asking, inputs, prediction)
         verdicts = [found.get(c) or _unasked(c) for c in self.checks]
         complaints = " ".join(f"{v.explanation}." for v in found.values() if not v.passed)
         if reward is None:
@@ -92,21 +96,23 @@ class Judgement:
 
     async def _rewarded(self, inputs: Inputs, prediction: Prediction) -> Score:
         assert self.reward is not None
-        name = f"reward function {name_of(self.reward)!r}"
+        name = self._reward_name
         frame = current_frame()
         calls = frame.meter.calls if frame is not None else 0
         with _Naming(name):
             score = as_score(await call_user(self.reward, dict(inputs), prediction), name)
         if frame is not None and frame.meter.calls > calls:
-            warn(f"{name} calls a model for each attempt; use a rubric check, asked only of drafts that pass the others")
+            warn(
+                f"{name} calls a model for each attempt; use a rubric check, asked only of drafts that pass the others"
+            )
         return score
 
-    async def repaired(self, inputs: Inputs, prediction: Prediction) -> tuple[Prediction | None, str]:
+    async def repaired(self, inputs: Inputs, prediction: Prediction, score: Score) -> tuple[Prediction | None, str]:
         """The draft repaired by code, check by check, and by which; None, and why not, if code cannot. A repair is kept
         only if its check does better and no check that passed fails: trimming must not cut off what another check wants.
         """
-        code = [c for c in self.checks if not c.asks]
-        best, now = prediction, await self._verdicts(code, inputs, prediction)
+        code = self._code
+        best, now = prediction, dict(zip(self.checks, score.verdicts, strict=False))
         repairs: list[str] = []
         lost: list[str] = []
         for check in code:

@@ -12,7 +12,7 @@ _ROOM = 16
 """Words before a phrase, at most: a weak model puts off what it is allowed to put off."""
 _LEAVE = 20
 """Words in which the last sentence of a run of prose may come to its end."""
-_PROSE: Range = (8, 150)
+_PROSE: Range = (8, 80)
 _SENTENCE: Range = (4, 30)
 _ITEM: Range = (1, 25)
 _PARAGRAPH: Range = (15, 70)

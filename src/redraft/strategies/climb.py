@@ -144,8 +144,9 @@ class Climb:
 
     async def _repair(self, tried: Attempt) -> StopReason | None:
         assert tried.prediction is not None
+        assert tried.score is not None
         judgement = self.strategy.judgement
-        fixed, how = await self.run.judging(judgement, judgement.repaired(self.inputs, tried.prediction))
+        fixed, how = await self.run.judging(judgement, judgement.repaired(self.inputs, tried.prediction, tried.score))
         if fixed is None:
             if how:
                 self.run.journal.note("fix_refused", scope=self.run.scope, index=tried.index, why=how)
