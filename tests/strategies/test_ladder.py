@@ -64,6 +64,14 @@ def test_more_than_one_output_is_not_constrained(script):
     assert rungs(result)[1] == ("resample", "the output is not one text")
 
 
+def test_a_constrained_draft_is_told_only_what_the_constraint_does_not_hold(script, say):
+    lm = script("One", "Two", "Three")
+    checks = [words(5), check(lambda text: (0.5, "it is not about salt"), tell="Write about salt.")]
+    Refine(write(lm), N=2, checks=checks)(topic="x")
+    assert "it is not about salt" in say.asked(lm, 1)
+    assert "1 word, want 5" not in say.asked(lm, 1)
+
+
 def test_a_constraint_that_was_not_held_is_on_record(script):
     result = Refine(write(script("one", "two", "three")), N=2, checks=[words(5)])(topic="x")
     assert noted(result, "constraint_held") == [

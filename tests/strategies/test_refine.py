@@ -113,7 +113,7 @@ def test_a_call_changes_nothing(script):
 
 def test_a_hint_in_a_fresh_prompt(script, say):
     lm = script("Aa.", "Aa. Bb.")
-    Refine(write(lm), N=2, checks=[sentences(2)])(topic="x")
+    Refine(write(lm), N=2, checks=[sentences(2)], revise="fresh")(topic="x")
     first, second = say.asked(lm, 0), say.asked(lm, 1)
     assert first == "Topic: x\n\nRequirements:\n- Write exactly 2 sentences.\n\nWrite the review."
     assert "1 sentence, want 2" in second
@@ -125,9 +125,8 @@ def test_a_hint_in_a_fresh_prompt(script, say):
 def test_a_hint_gives_a_place_but_not_the_draft(script, say):
     bad = '{"summary": "' + "many words " * 40 + '"}'
     lm = script(bad, '{"summary": "few"}')
-    Refine(write(lm), N=2, checks=[json_schema({"type": "object", "properties": {"summary": {"maxLength": 10}}})])(
-        topic="x"
-    )
+    few = json_schema({"type": "object", "properties": {"summary": {"maxLength": 10}}})
+    Refine(write(lm), N=2, checks=[few], revise="fresh")(topic="x")
     assert "$.summary" in say.asked(lm, 1)
     assert "many words many words many words many words" not in say.asked(lm, 1)
 

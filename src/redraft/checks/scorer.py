@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -49,6 +49,15 @@ class Judgement:
         """
         return _composed(self.checks, field)
 
+    def feedback(self, score: Score, held: Collection[Check] = ()) -> str:
+        """What a draft fell short of, without what the next one is held to while it is decoded: saying that, too, only
+        draws a small model's answer towards it.
+        """
+        pairs = list(zip(self.checks, score.verdicts, strict=False))
+        said = _complaints(v for _, v in pairs)
+        rest = score.feedback.removeprefix(said).strip()
+        return " ".join(filter(None, (_complaints(v for c, v in pairs if c not in held), rest)))
+
     def critique(self, score: Score) -> Critique:
         """What code saw, as a critique: failed checks are issues, passed ones are to keep, feedback is an issue."""
         pairs = list(zip(self.checks, score.verdicts, strict=False))
@@ -78,7 +87,7 @@ class Judgement:
         if fine and self._asking:
             found |= await self._verdicts(self._asking, inputs, prediction)
         verdicts = [found.get(c) or _unasked(c) for c in self.checks]
-        complaints = " ".join(f"{v.explanation}." for v in found.values() if not v.passed)
+        complaints = _complaints(verdicts)
         if reward is None:
             return Score(value=_value(verdicts), feedback=complaints, verdicts=tuple(verdicts))
         return Score(
@@ -161,8 +170,13 @@ class _Naming:
             error.add_note(f"in {self.name}")
 
 
+def _complaints(verdicts: Iterable[Verdict]) -> str:
+    return " ".join(f"{v.explanation}." for v in verdicts if not v.passed and v.explanation)
+
+
 def _unasked(check: Check) -> Verdict:
-    return Verdict(check=check.name, passed=False, score=0.0, explanation=f"{check.name} was not asked", hard=False)
+    """Not passed, and nothing to complain of: it was not its turn."""
+    return Verdict(check=check.name, passed=False, score=0.0, hard=check.hard)
 
 
 def _value(verdicts: Sequence[Verdict]) -> float:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from redraft.checks import Check
 from redraft.checks.clean import faults
 from redraft.config import resolve_lm
 from redraft.errors import LMError, ParseError
@@ -42,7 +43,7 @@ class Climb:
             return self.sample(i)
         lm = self._model(i)
         rung = self._chosen(i, lm)
-        hint, hints = await self._learn(self.last, lm)
+        hint, hints = await self._learn(self.last, lm, rung.under)
         return rung.but(lm=lm, temperature=self.ladder.temperature(i), hint=hint, hints=hints)
 
     def sample(self, i: int) -> Rung:
@@ -69,7 +70,7 @@ class Climb:
         models = self.ladder.models
         return resolve_lm(models[min(i, len(models) - 1)]) if models else None
 
-    async def _learn(self, tried: Attempt, lm: LM | None) -> tuple[str, Mapping[str, str]]:
+    async def _learn(self, tried: Attempt, lm: LM | None, held: Collection[Check]) -> tuple[str, Mapping[str, str]]:
         """The hint for the next draft, and those for single modules. A bad draft is never in them."""
         strategy, score = self.strategy, tried.score
         quiet = is_embedded(lm or author_of(self.run, tried))
@@ -79,7 +80,8 @@ class Climb:
         if score is None or (score.feedback and quiet):
             return "", {}
         if score.feedback:
-            return HINT.format(feedback=score.feedback), {}
+            feedback = strategy.judgement.feedback(score, held)
+            return feedback and HINT.format(feedback=feedback), {}
         advisor = self.ladder.advisor
         if strategy.judgement.reward is None or advisor is None or (quiet and not self.ladder.advised):
             return "", {}
