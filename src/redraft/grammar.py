@@ -3,7 +3,7 @@
 The engine drops a grammar that it cannot use, at once or in the middle of a text, and goes on unconstrained without a
 word. So a grammar is compiled here first, with the same library, and walked over a vocabulary like a model's: an empty
 language compiles, and one that is too large shows only when masks are computed over many tokens. The walk has a
-quarter of the engine's fuel, since it does not see every path.
+quarter of the engine's limits, since it does not see every path.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from redraft.errors import BadRequestError
 
 _HEADER = "%llguidance"
-_FUEL = 50_000  # the engine's is 200,000
-_WALKS, _STEPS = 3, 16
+_FUEL, _ITEMS = 50_000, 12_500  # the engine's are 200,000 and 50,000
+_STEPS = (16, 16, 80)  # of each walk
 
 
 class Walk(NamedTuple):
@@ -44,8 +44,8 @@ def engine_grammar(grammar: str) -> str:
 def problem(grammar: str) -> str:
     """What is wrong with a grammar; empty if nothing is and it can be held. Some 50 ms, and once 0.1 s."""
     try:
-        for seed in range(_WALKS):
-            error = walk(grammar, seed, steps=_STEPS, fuel=_FUEL).error
+        for seed, steps in enumerate(_STEPS):
+            error = walk(grammar, seed, steps=steps, careful=True).error
             if error:
                 return _in_words(error)
     except ImportError:
@@ -53,12 +53,13 @@ def problem(grammar: str) -> str:
     return ""
 
 
-def walk(grammar: str, seed: int = 0, *, steps: int = 2_000, fuel: int | None = None) -> Walk:
-    """A text of the grammar by random choice, in so many tokens at most."""
+def walk(grammar: str, seed: int = 0, *, steps: int = 2_000, careful: bool = False) -> Walk:
+    """A text of the grammar by random choice, in so many tokens at most; `careful`: within a quarter of the limits."""
     from llguidance import LLMatcher, LLParserLimits
 
     tokenizer, tokens = _vocabulary()
-    matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=LLParserLimits(step_lexer_fuel=fuel))
+    limits = LLParserLimits(step_lexer_fuel=_FUEL, step_max_items=_ITEMS) if careful else LLParserLimits()
+    matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=limits)
     chance = random.Random(seed)
     text = b""
     for _ in range(steps):
@@ -86,6 +87,9 @@ def _choice(mask: bytes, tokens: tuple[bytes, ...], chance: random.Random) -> in
     end = len(tokens) - 1
     if mask[end // 8] >> end % 8 & 1 and chance.random() < 0.5:
         return None
+    marks = mask[:8]  # of the first 64 bytes, spaces among them: words end
+    if any(marks) and chance.random() < 0.3:
+        return chance.choice([i for i in range(64) if marks[i // 8] >> i % 8 & 1])
     start = chance.randrange(end)
     around = (i % end for i in range(start, start + end))
     return next((i for i in around if mask[i // 8] >> i % 8 & 1), None)
@@ -93,7 +97,7 @@ def _choice(mask: bytes, tokens: tuple[bytes, ...], chance: random.Random) -> in
 
 def _in_words(error: str) -> str:
     line = error.partition("\n")[0]
-    if "too many expressions" in error or "TooComplex" in error:
+    if "too many" in error.lower() or "TooComplex" in error:
         return f"it grows too large for the engine ({line.partition(' <state>')[0]}); combine fewer or simpler parts"
     return "no text can satisfy it" if line.startswith("NoExtension") else line or "it does not compile"
 

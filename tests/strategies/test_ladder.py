@@ -199,6 +199,30 @@ def test_an_unclean_pass_takes_another_rung_and_is_kept_if_nothing_is_better(scr
     assert Refine(write(script("Salt.", bad)), N=3, checks=[sentences(3)], clean=False)(topic="x").review == bad
 
 
+def test_a_constraint_that_found_no_end_is_named_and_no_clean_pass(script):
+    lm = script("No", "On and on it went and then some", "Now this has five words")
+    result = Refine(write(lm, max_tokens=5), N=3, checks=[words(5)])(topic="x")
+    assert noted(result, "constraint_held")[0] == {"index": 1, "held": True, "failed": [], "endless": True}
+    assert noted(result, "unclean") == [{"index": 1, "faults": ["it was cut off at its limit of tokens"]}]
+    assert result.attempts[1].text == "On and on it went"
+    assert result.stop_reason is StopReason.PASSED
+
+
+def test_what_asks_a_model_is_asked_last_and_only_of_what_code_lets_pass(script):
+    asked = []
+
+    class Costly(Asks):
+        def judge(self, value):
+            asked.append(value)
+            return 1.0, ""
+
+    lm = script("One", "Now this has five words")
+    result = Refine(write(lm), N=2, checks=[Costly(None), words(5)])(topic="x")
+    assert asked == ["Now this has five words"]
+    assert [v.passed for v in result.attempts[0].score.verdicts] == [False, False]
+    assert result.attempts[0].score.feedback == "1 word, want 5."
+
+
 # several at a time
 
 

@@ -85,7 +85,7 @@ class Shape:
             words.add(max(keys, key=len))
         if any(mark in text for mark in marks for text in texts) or {".", "!", "?"} <= marks:
             return None
-        return Letters(self.case, frozenset(marks), frozenset(words))
+        return Letters(self.case, frozenset(marks), frozenset(words), numbers=self.bullets is None)
 
     def cased(self, text: str) -> str:
         """A text in the shape's case."""

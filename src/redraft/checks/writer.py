@@ -12,9 +12,9 @@ _ROOM = 16
 """Words before a phrase, at most: a weak model puts off what it is allowed to put off."""
 _LEAVE = 20
 """Words in which the last sentence of a run of prose may come to its end."""
-_PROSE: Range = (8, 80)
+_PROSE: Range = (8, 60)
 _SENTENCE: Range = (4, 30)
-_ITEM: Range = (1, 25)
+_ITEM: Range = (1, 18)
 _PARAGRAPH: Range = (15, 70)
 _PLANS = 6
 """Numbers of units that a text is planned for, where the check leaves a range."""
@@ -35,19 +35,19 @@ def grammar(shapes: Sequence[Shape]) -> str | None:
 
 def expression(shapes: Sequence[Shape]) -> str | None:
     """The same as one terminal, which composes with others, at the price of many more states."""
-    ways = [_written(shape, {name: f"({t})" for name, t in _terminals(shape).items()}) for shape in shapes]
+    ways = [_written(shape, {name: f"({t})" for name, t in _terminals(shape, small=True).items()}) for shape in shapes]
     found = [way for way in ways if way is not None]
     return _any(found) if found else None
 
 
-def _terminals(shape: Shape) -> Mapping[str, str]:
+def _terminals(shape: Shape, *, small: bool = False) -> Mapping[str, str]:
     """The terminals of a shape's words; none if it contradicts itself."""
     placed = shape.placed()
     letters = None if placed is None else shape.letters(placed)
     if letters is None:
         return {}
     if shape.chars is None:
-        return letters.terminals()
+        return letters.terminals(small=small)
     skeleton = (shape.words, shape.sentences, shape.paragraphs, shape.bullets, shape.start, shape.end, placed)
     return {} if any(skeleton) or letters.words else {"TEXT": letters.measured(*shape.chars)}
 
@@ -182,15 +182,24 @@ class _Writer:
         if low <= 0 and (not after or may_end(after)):
             ways.append(end)
         if high > 0:
-            joint, least = self.of["JOINT"], max(low - 1, 0)
-            # No sentence begins near the limit, where it would be cut off.
-            flow = min(max(least, high - 1 - _LEAVE), high - 1) if self.flowing else 0
-            flown = self._more(least, flow, flowing=True)
-            least = 0 if self.flowing else least
-            if high - 2 - flow >= least:
-                ways.append(f"{flown} {self._more(least, high - 2 - flow)} {joint} {self.of['LAST']} {end}")
-            ways.append(f"{flown} {self._more(high - 1 - flow, high - 1 - flow)} {joint} {self.of['FINAL']} {end}")
+            ways += self._closings(max(low - 1, 0), high - 1, end)
         return _any(ways) if ways else None
+
+    def _closings(self, low: int, high: int, end: str) -> list[str]:
+        """So many more words, then the last one. Each text is written in one way only: a parser that has to count the same
+        word as two things runs out of room.
+        """
+        last, final = (f"{self.of['JOINT']} {self.of[name]} {end}" for name in ("LAST", "FINAL"))
+        if not self.flowing:
+            loose = [f"{self._more(low, high - 1)} {last}"] if low < high else []
+            return [*loose, f"{self._more(high, high)} {final}"]
+        # No sentence begins near the limit, where it would be cut off.
+        turn = max(low, high - _LEAVE)
+        flown = self._more(turn, turn, flowing=True)
+        rest = high - turn
+        ways = [f"{self._more(low, turn - 1, flowing=True)} {last}"] if low < turn else []
+        ways += [f"{flown} {self._more(0, rest - 1)} {last}"] if rest > 0 else []
+        return [*ways, f"{flown} {self._more(rest, rest)} {final}"]
 
     def _more(self, low: int, high: int, *, flowing: bool = False) -> str:
         """So many more words."""

@@ -14,7 +14,7 @@ from redraft.run import Run
 from redraft.scoring import name_of, rank
 from redraft.strategies.advisor import advise, author_of, instructions_of
 from redraft.strategies.base import is_embedded
-from redraft.strategies.ladder import Rung, constraint_for, written
+from redraft.strategies.ladder import Rung, constraint_for, was_cut, written, written_by
 from redraft.sync import call_user
 from redraft.types import Attempt, Inputs, Prediction, StopReason
 
@@ -141,6 +141,9 @@ class Climb:
         """What a draft passed by, decoded under a constraint: weak models buy form at the price of content."""
         if tried.rung != "constrain" or not self.ladder.clean:
             return []
+        reply = written_by(self.run, tried)
+        if reply is not None and was_cut(reply):
+            return ["it was cut off at its limit of tokens"]
         asked = (instructions_of(self.strategy.module), *map(str, self.inputs.values()))
         return faults(tried.text, "\n".join(asked))
 

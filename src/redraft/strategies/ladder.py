@@ -92,7 +92,7 @@ async def written(strategy: Refining, run: Run, inputs: Inputs, rung: Rung, *, i
     if tried.score is not None:
         failed = _failed_under(strategy.judgement, tried, rung.under)
         reply = written_by(run, tried)
-        cut = reply is not None and reply.data["completion"]["choices"][0].get("finish_reason") == "length"
+        cut = reply is not None and was_cut(reply)
         run.journal.note(
             "constraint_held", scope=run.scope, index=tried.index, held=not failed, failed=failed, endless=cut
         )
@@ -102,6 +102,11 @@ async def written(strategy: Refining, run: Run, inputs: Inputs, rung: Rung, *, i
 def written_by(run: Run, tried: Attempt) -> Event | None:
     """The last reply bought for an attempt; None if it asked no model."""
     return run.journal.last_call(f"{run.scope}/attempt[{tried.index}]")
+
+
+def was_cut(reply: Event) -> bool:
+    """True if a reply ended at its limit of tokens: under a constraint, a text that did not find its end."""
+    return bool(reply.data["completion"]["choices"][0].get("finish_reason") == "length")
 
 
 def _advice(strategy: Refining, rung: Rung) -> Advice:
