@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -18,6 +19,7 @@ from server import RETRY
 from tasks import Task
 
 from redraft import BestOfN, Predict, Refine
+from redraft.checks import Check
 from redraft.grammar import engine_grammar
 from redraft.lm.openai import OpenAILM
 from redraft.types import Capabilities
@@ -106,15 +108,42 @@ def _author(job: Job) -> Predict:
 
 
 def refine(job: Job) -> str:
-    """Our Refine as it comes: the checks told, the ladder its own."""
-    strategy = Refine(_author(job), N=TRIES, checks=job.task.checks, temperature=RETRY["temperature"])
-    return strategy(task=job.task.prompt).text
+    """Our Refine as it comes. The checks are not told a second time: the prompt states them, as it does for every arm."""
+    return Refine(_author(job), N=TRIES, checks=_untold(job.task))(task=job.task.prompt).text
+
+
+def refine_told(job: Job) -> str:
+    """Ablation: the checks told by us as well."""
+    return Refine(_author(job), N=TRIES, checks=job.task.checks)(task=job.task.prompt).text
+
+
+def _untold(task: Task) -> list[Check]:
+    untold = [copy(check) for check in task.checks]
+    for check in untold:
+        check.told = False
+    return untold
 
 
 def bestofn(job: Job) -> str:
     """Our BestOfN as it comes."""
-    strategy = BestOfN(_author(job), N=TRIES, checks=job.task.checks, temperature=RETRY["temperature"])
+    strategy = BestOfN(_author(job), N=TRIES, checks=_untold(job.task))
     return strategy(task=job.task.prompt).text
+
+
+def sketch(job: Job) -> str:
+    """Ablation: the plainest ladder. A greedy draft, a greedy one under the constraint, then samples under it."""
+    constraint = job.task.constraint
+    extra = {"grammar": engine_grammar(constraint.grammar())} if constraint else {}
+    best, best_score = "", -1.0
+    for nth in range(TRIES):
+        sampled = RETRY if nth > 1 or (nth and not extra) else GREEDY
+        text = _ask(job, **sampled, extra_body=extra if nth else {})
+        score = job.task.score(text)
+        if score.value > best_score:
+            best, best_score = text, score.value
+        if score.passed:
+            break
+    return best
 
 
 # Peers
@@ -128,7 +157,7 @@ def _dspy(job: Job, kind: str) -> str:
             f"openai/{job.model}", api_base=job.url, api_key="none", cache=False, num_retries=0, max_tokens=limit
         )
 
-    def reward(args: Any, pred: Any) -> float:
+    def reward(_: Any, pred: Any) -> float:
         """The share of the requirements in the prompt that the answer meets."""
         return job.task.share(pred.answer or "")
 
@@ -202,7 +231,7 @@ def instructor_retry(job: Job) -> str:
     import instructor
     from instructor.core.exceptions import InstructorRetryException
 
-    client = instructor.from_openai(_client(job.url), mode=instructor.Mode.JSON)
+    client = instructor.from_openai(_client(job.url), mode=instructor.Mode.JSON_SCHEMA)
     model = _model_for(job.task)
     try:
         answer = client.chat.completions.create(
@@ -252,11 +281,14 @@ ARMS: dict[str, Callable[[Job], str]] = {
     "dspy_refine": dspy_refine,
     "instructor": instructor_retry,
     "bestofn": bestofn,
+    "refine_told": refine_told,
+    "sketch": sketch,
 }
 """In the order in which they run."""
+
+ABLATIONS = frozenset({"bestofn", "refine_told", "sketch"})
+"""Run only if they are named."""
 
 LADDER = frozenset({"mellea_rejection", "mellea_repair", "instructor"})
 NEEDS = {"dspy_bestofn": "dspy", "dspy_refine": "dspy", "mellea_rejection": "mellea", "mellea_repair": "mellea",
          "instructor": "instructor"}  # fmt: skip
-
-

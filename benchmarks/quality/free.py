@@ -7,11 +7,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from datetime import date
+from itertools import pairwise
 from typing import Any
+
+from tasks import Judge, with_text
 
 from redraft.checks import Check, check, python_tests
 from redraft.checks.segment import split_sentences
-from tasks import Judge, with_text
 
 
 def lines_of(text: str) -> list[str]:
@@ -38,7 +40,7 @@ def sorted_lines(given: Sequence[str]) -> Judge:
         if sorted(found) != sorted(wanted):
             known = len(wanted & set(found))
             return 0.5 * known / len(wanted), f"{known} of the {len(wanted)} items stand alone on a line"
-        pairs = sum(a <= b for a, b in zip(found, found[1:], strict=False))
+        pairs = sum(a <= b for a, b in pairwise(found))
         return share(pairs, len(found) - 1, f"{len(found) - 1 - pairs} items come before the one above them")
 
     return sorted_items
@@ -64,7 +66,7 @@ def growing(count: int) -> Judge:
         lengths = [len(re.sub(r"\W", "", item)) for item in items_of(text)]
         if len(lengths) != count:
             return 0.2, f"{len(lengths)} words, want {count}"
-        rises = sum(a < b for a, b in zip(lengths, lengths[1:], strict=False))
+        rises = sum(a < b for a, b in pairwise(lengths))
         return share(rises, count - 1, f"{count - 1 - rises} words are not longer than the one before")
 
     return growing_words
@@ -116,7 +118,10 @@ def different_numbers(count: int, total: int) -> Judge:
     def summing_numbers(text: str) -> tuple[float, str]:
         found = [int(n) for n in re.findall(r"\d+", text)]
         if re.search(r"[^\d\s,]", text.strip()) or len(set(found)) != count or len(found) != count:
-            return 0.2, f"want {count} different numbers and nothing else, not {len(found)} with {len(set(found))} different"
+            return (
+                0.2,
+                f"want {count} different numbers and nothing else, not {len(found)} with {len(set(found))} different",
+            )
         return (1.0, "") if sum(found) == total else (0.5, f"they add up to {sum(found)}, not {total}")
 
     return summing_numbers
@@ -175,10 +180,12 @@ def title_case(low: int, high: int) -> Judge:
     """Every word starts with a capital letter and goes on in small ones."""
 
     def titled(text: str) -> tuple[float, str]:
-        found = re.findall(r"[^\W\d_][\w'’]*", text)
+        found = re.findall(r"[^\W\d_][\w'\u2019]*", text)
         if not low <= len(found) <= high or "\n" in text.strip():
             return 0.2, f"{len(found)} words, want {low} to {high} on one line"
-        good = sum(word[0].isupper() and not word[1:].isupper() or len(word) == 1 and word.isupper() for word in found)
+        good = sum(
+            (word[0].isupper() and not word[1:].isupper()) or (len(word) == 1 and word.isupper()) for word in found
+        )
         return share(good, len(found), f"{len(found) - good} words do not start with a capital letter")
 
     return titled
@@ -219,8 +226,10 @@ def _starting(count: int, letter: str, what: str) -> tuple[str, Check]:
     told = f"Write {count} different words, each starting with {letter.upper()}, and nothing else."
     fits = some_words(count, lambda word: word.startswith(letter), f"start with {letter.upper()}")
     return (
-        f'Write {count} different {what} that all start with the letter "{letter.upper()}". Single words only, '
-        "separated by commas, and nothing else.",
+        (
+            f'Write {count} different {what} that all start with the letter "{letter.upper()}". Single words only, '
+            "separated by commas, and nothing else."
+        ),
         check(fits, tell=told),
     )
 
@@ -237,8 +246,10 @@ def _ending(count: int, suffix: str) -> tuple[str, Check]:
 def _acrostic(name: str, about: str) -> tuple[str, Check]:
     told = f"Write {len(name)} lines of two words or more; their first letters spell {name}."
     return (
-        f"Write an acrostic about {about}: {len(name)} short lines whose first letters spell {name}. "
-        "Write only the lines.",
+        (
+            f"Write an acrostic about {about}: {len(name)} short lines whose first letters spell {name}. "
+            "Write only the lines."
+        ),
         check(acrostic(name), tell=told),
     )
 
@@ -324,12 +335,12 @@ FREE: dict[str, list[tuple[Any, ...]]] = {
                  "toys in eleven countries, says Ida Holm.", "Nordlicht", "Ida Holm"),
     ],
     "own_words": [
-        ("Explain in 8 to 30 words what an umbrella protects people from. Do not use any of these words or their forms: "
-         "umbrella, protect, people, rain.",
+        (("Explain in 8 to 30 words what an umbrella protects people from. Do not use any of these words or their forms: "
+         "umbrella, protect, people, rain."),
          check(avoids(("umbrella", "protect", "people", "rain"), 8, 30),
                tell="Use 8 to 30 words, and no form of umbrella, protect, people or rain.")),
-        ("Describe in 8 to 30 words how bread is baked. Do not use any of these words or their forms: bread, bake, flour, "
-         "oven.",
+        (("Describe in 8 to 30 words how bread is baked. Do not use any of these words or their forms: bread, bake, flour, "
+         "oven."),
          check(avoids(("bread", "bake", "baking", "flour", "oven"), 8, 30),
                tell="Use 8 to 30 words, and no form of bread, bake, flour or oven.")),
     ],

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tasks import Task
+
 from redraft.checks import (
     Check,
     bullets,
@@ -23,13 +25,14 @@ from redraft.checks import (
     forbids,
     json_valid,
     keyword_counts,
+    language,
     lowercase,
     no_commas,
     sentences,
     uppercase,
     words,
 )
-from tasks import Task
+from redraft.errors import RedraftError
 
 LONG = re.compile(
     r"\b(essay|blog|article|story|resume|itinerary|speech|script|song|novel|lyrics|rap|proposal|cover letter|dialogue)\b",
@@ -146,7 +149,7 @@ def _sections(options: dict[str, Any], _: str) -> Check:
 
 def _capital_words(options: dict[str, Any], _: str) -> Check:
     low, high = _limits(options, "capital_frequency", "capital_relation")
-    return _found(r"\b[A-Z][A-Z'’-]*\b", low, high, "words in capital letters")
+    return _found(r"\b[A-Z][A-Z'\u2019-]*\b", low, high, "words in capital letters")
 
 
 def _letters(options: dict[str, Any], _: str) -> Check:
@@ -156,7 +159,12 @@ def _letters(options: dict[str, Any], _: str) -> Check:
 
 
 def _language(options: dict[str, Any], _: str) -> Check | None:
-    script = SCRIPTS.get(options["language"])
+    try:
+        made = language(options["language"])
+        made.judge("Does it find its detector?")
+        return made
+    except RedraftError:
+        script = SCRIPTS.get(options["language"])
     if script is None:
         return None  # written in Latin letters: that needs a detector
 

@@ -9,6 +9,7 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from redraft.checks.clean import faults
@@ -66,7 +67,7 @@ def distinct_2(texts: Iterable[str]) -> float:
     shares = []
     for text in texts:
         found = text.lower().split()
-        pairs = list(zip(found, found[1:], strict=False))
+        pairs = list(pairwise(found))
         if pairs:
             shares.append(len(set(pairs)) / len(pairs))
     return sum(shares) / max(1, len(shares))

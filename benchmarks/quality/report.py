@@ -74,9 +74,7 @@ class Report:
 
     def _table(self, model: str, part: str, belongs: Callable[[Line], bool]) -> list[str]:
         blind = by_prompt(self._of(model, "blind", belongs), lambda d: d["clean"])
-        rows = []
-        for arm in self._arms(model):
-            rows.append(self._row(model, part, arm, self._of(model, arm, belongs), blind))
+        rows = [self._row(model, part, arm, self._of(model, arm, belongs), blind) for arm in self._arms(model)]
         larger = MODELS[MODELS.index(model) + 1] if model in MODELS[:-1] else ""
         if larger and (lines := self._of(larger, "single", belongs)):
             rows.append(self._row(model, part, f"{larger} once", lines, blind))
@@ -116,7 +114,9 @@ class Report:
         for family in dict.fromkeys(d["family"] for d in sorted(self.lines, key=lambda d: self._place(d["prompt"]))):
             cells = []
             for arm in arms:
-                values = by_prompt(self._of(model, arm, lambda d: d["family"] == family), lambda d: d["clean"])
+                values = by_prompt(
+                    self._of(model, arm, lambda d, family=family: d["family"] == family), lambda d: d["clean"]
+                )
                 cells.append(f"{100 * sum(values.values()) / len(values):.0f}" if values else "")
             held = {d["prompt"]: d["compilable"] for d in self.lines if d["family"] == family}
             rows.append(f"| {family} | {sum(held.values())} of {len(held)} | {' | '.join(cells)} |")

@@ -28,10 +28,11 @@ os.environ.setdefault("MELLEA_TELEMETRY", "0")
 
 import ifeval
 import suite
-from arms import ARMS, LADDER, NEEDS, Job
+from arms import ABLATIONS, ARMS, LADDER, NEEDS, Job
 from server import Models, Proxy
 from tasks import Task
 
+USUAL = tuple(arm for arm in ARMS if arm not in ABLATIONS)
 MODELS = ("smollm2-135m", "qwen-0.5b", "qwen-1.5b")
 
 
@@ -39,13 +40,14 @@ def main() -> None:
     options = _options()
     tasks = _chosen(options)
     done = _done(options.out)
-    proxy = Proxy(options.workers)
+    proxy = Proxy(options.workers, options.out.with_suffix(".greedy.jsonl"))
     models = Models(options.models, options.workers, options.threads)
     free = sum(not task.compilable for task in tasks)
     print(f"{len(tasks)} prompts, {free} without a compilable constraint; {len(done)} lines are there", file=sys.stderr)
     with options.out.open("a", encoding="utf-8") as out:
         for seed, model, arm in itertools.product(options.seeds, options.model, options.arm):
-            left = [task for task in tasks if (model, arm, seed, task.id) not in done]
+            chosen = tasks[:: options.thin.get(arm, 1)]
+            left = [task for task in chosen if (model, arm, seed, task.id) not in done]
             if left:
                 proxy.upstream = models.address(model)
                 _work(Batch(proxy, model, arm, seed), left, options.workers, out)
@@ -57,10 +59,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="JSON lines, appended to")
     parser.add_argument("--models", type=Path, help="the folder that holds NAME.gguf of the larger models")
     parser.add_argument("--model", type=_names, default=MODELS, help=f"default: {','.join(MODELS)}")
-    parser.add_argument("--arm", type=_names, default=tuple(ARMS), help=f"default: {','.join(ARMS)}")
+    parser.add_argument(
+        "--arm", type=_names, default=USUAL, help=f"default: {','.join(USUAL)}; also: {','.join(ABLATIONS)}"
+    )
     parser.add_argument("--seeds", type=lambda s: tuple(map(int, s.split(","))), default=(0, 1, 2))
     parser.add_argument("--family", type=_names, help="only these families")
     parser.add_argument("--every", type=int, default=1, help="only each nth prompt")
+    parser.add_argument(
+        "--thin", type=_shares, default={}, help="costly arms on each nth prompt only: dspy_refine=4,..."
+    )
     parser.add_argument("--ifeval", type=Path, help="IFEval's input_data.jsonl instead of our own suite")
     parser.add_argument("--short", action="store_true", help="of IFEval, only prompts that ask for a short answer")
     parser.add_argument("--workers", type=int, default=2, help="jobs at a time, and slots of the server")
@@ -74,6 +81,10 @@ def _options() -> argparse.Namespace:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
+
+
+def _shares(text: str) -> dict[str, int]:
+    return {arm: int(every) for arm, _, every in (part.partition("=") for part in _names(text))}
 
 
 def _installed(arm: str) -> bool:
@@ -127,7 +138,7 @@ class Batch:
             "prompt_tokens": count.prompt_tokens,
             "completion_tokens": count.completion_tokens,
             "cut": count.cut,
-            "seconds": round(seconds, 3),
+            "seconds": round(seconds + count.known_seconds, 3),
             **({"error": error} if error else {}),
             **({"refused": count.refused} if count.refused else {}),
         }
@@ -160,7 +171,11 @@ def _work(batch: Batch, left: list[Task], workers: int, out: Any) -> None:
     passed, calls, errors = tally
     name = f"seed {batch.seed} {batch.model:13} {batch.arm:17}"
     took = time.perf_counter() - started
-    print(f"{name} {passed:4d} of {len(left):3d} {calls:5d} calls {errors:3d} errors {took:7.1f} s", file=sys.stderr, flush=True)
+    print(
+        f"{name} {passed:4d} of {len(left):3d} {calls:5d} calls {errors:3d} errors {took:7.1f} s",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -3,6 +3,9 @@
 Peers make calls of their own (feedback, fallbacks, repairs), so calls and tokens are counted where all of them pass. A
 worker has a path of its own (`/w0/v1`) and one job at a time: what arrives there belongs to that job. The proxy also
 sets each call's seed, from (seed, prompt, nth call), so that no arm owes its luck to how a library picks seeds.
+
+A greedy request that was answered before gets the same reply again, with its calls, tokens and seconds counted as they
+were then: arms that begin with the same greedy draft then share it, and a second seed does not pay for it again.
 """
 
 from __future__ import annotations
@@ -11,9 +14,11 @@ import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before the engine is loaded: its threads must not spin
 
+import hashlib
 import http.client
 import json
 import threading
+import time
 import zlib
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -41,15 +46,20 @@ class Count:
     completion_tokens: int = 0
     cut: int = 0
     """Replies that ended at the limit of tokens."""
+    known_seconds: float = 0.0
+    """What the replies took that were not asked for again."""
     refused: list[str] = field(default_factory=list)
 
 
 class Proxy:
-    """Counts, and hands on to whichever model is at work."""
+    """Counts, and hands on to whichever model is at work. `kept` is a file for greedy replies."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, kept: Path) -> None:
         self.counts = [Count() for _ in range(workers)]
         self.upstream = ""
+        self.kept = kept
+        lines = kept.read_text(encoding="utf-8").splitlines() if kept.exists() else []
+        self.known = {d["key"]: d for d in (json.loads(line) for line in lines if line.endswith("}"))}
         self.lock = threading.Lock()
         proxy = self
 
@@ -79,37 +89,52 @@ class Proxy:
 
     def forward(self, handler: BaseHTTPRequestHandler, body: bytes) -> None:
         worker, _, path = handler.path.lstrip("/").partition("/")
-        chat = path.endswith("completions")
         count = self.counts[int(worker[1:])]
+        chat = path.endswith("completions")
+        asked = self._altered(count, json.loads(body)) if chat else {}
+        key = _greedy_key(path, asked)
+        known = self.known.get(key)
+        if known:
+            status, kind, content = 200, "application/json", known["reply"].encode()
+            count.known_seconds += known["seconds"]
+        else:
+            started = time.perf_counter()
+            status, kind, content = self._sent(handler.command, path, json.dumps(asked).encode() if chat else body)
+            if key and status == 200:
+                self._keep({"key": key, "seconds": time.perf_counter() - started, "reply": content.decode()})
         if chat:
-            body = self._altered(count, body)
-        address = urlsplit(self.upstream)
-        upstream = http.client.HTTPConnection(address.hostname or "", address.port, timeout=900)
-        try:
-            upstream.request(handler.command, f"/{path}", body, {"Content-Type": "application/json"})
-            reply = upstream.getresponse()
-            content = reply.read()
-        finally:
-            upstream.close()
-        if chat:
-            self._add(count, reply.status, content)
-        handler.send_response(reply.status)
-        handler.send_header("Content-Type", reply.headers.get("Content-Type", "application/json"))
+            self._add(count, status, content)
+        handler.send_response(status)
+        handler.send_header("Content-Type", kind)
         handler.send_header("Content-Length", str(len(content)))
         handler.end_headers()
         handler.wfile.write(content)
 
-    def _altered(self, count: Count, body: bytes) -> bytes:
+    def _sent(self, method: str, path: str, body: bytes) -> tuple[int, str, bytes]:
+        address = urlsplit(self.upstream)
+        upstream = http.client.HTTPConnection(address.hostname or "", address.port, timeout=900)
+        try:
+            upstream.request(method, f"/{path}", body, {"Content-Type": "application/json"})
+            reply = upstream.getresponse()
+            return reply.status, reply.headers.get("Content-Type", "application/json"), reply.read()
+        finally:
+            upstream.close()
+
+    def _keep(self, known: dict[str, Any]) -> None:
+        with self.lock, self.kept.open("a", encoding="utf-8") as file:
+            self.known[known["key"]] = known
+            file.write(json.dumps(known) + "\n")
+
+    def _altered(self, count: Count, asked: dict[str, Any]) -> dict[str, Any]:
         with self.lock:
             nth = count.calls
             count.calls += 1
-        asked = json.loads(body)
         asked["seed"] = zlib.crc32(f"{count.seed}/{nth}".encode()) & 0x7FFFFFFF
         if count.ladder:
             asked |= RETRY if nth else {"temperature": 0.0}
         if asked.get("stream"):
             asked["stream_options"] = {"include_usage": True}
-        return json.dumps(asked).encode()
+        return asked
 
     def _add(self, count: Count, status: int, content: bytes) -> None:
         with self.lock:
@@ -121,6 +146,14 @@ class Proxy:
                 count.prompt_tokens += usage.get("prompt_tokens", 0)
                 count.completion_tokens += usage.get("completion_tokens", 0)
                 count.cut += any(c.get("finish_reason") == "length" for c in reply.get("choices", ()))
+
+
+def _greedy_key(path: str, asked: dict[str, Any]) -> str:
+    """What makes two greedy requests the same; empty for others."""
+    if asked.get("temperature") != 0 or asked.get("stream"):
+        return ""
+    same = {key: value for key, value in asked.items() if key not in ("seed", "top_p")}
+    return hashlib.sha256(json.dumps([path, same], sort_keys=True).encode()).hexdigest()
 
 
 def replies(content: bytes) -> list[dict[str, Any]]:

@@ -11,6 +11,9 @@ import json
 import re
 from typing import Any
 
+from free import FREE
+from tasks import Task, numbered, with_text
+
 from redraft.checks import (
     bullets,
     check,
@@ -30,8 +33,6 @@ from redraft.checks import (
     uppercase,
     words,
 )
-from free import FREE
-from tasks import Task, numbered, with_text
 
 WORDS = [
     ("Write a product description for a stainless steel water bottle in 20 to 30 words.", words(20, 30)),
@@ -277,4 +278,3 @@ HELD: dict[str, list[tuple[Any, ...]]] = {
 def tasks() -> list[Task]:
     """All of them, in a fixed order."""
     return [task for family, prompts in {**HELD, **FREE}.items() for task in numbered(family, prompts)]
-

@@ -141,6 +141,13 @@ def test_each_retry_may_have_its_own_temperature(script):
     assert [r.temperature for r in lm.requests] == [0.2, 0.5, 1.0, 1.0]
 
 
+def test_the_first_draft_under_a_constraint_keeps_the_users_temperature(script):
+    """It is another draft already; the next one has to vary."""
+    lm = script("one", "two", "three")
+    Refine(write(lm, temperature=0.2), N=3, checks=[words(5)])(topic="x")
+    assert [(r.temperature, r.grammar is not None) for r in lm.requests] == [(0.2, False), (0.2, True), (0.9, True)]
+
+
 # fix
 
 

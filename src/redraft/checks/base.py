@@ -26,6 +26,8 @@ class Check:
     """Base of checks: subclass it and define `tell_text` and `judge`, or wrap a function with `check`."""
 
     name = "check"
+    always_mends = False
+    """Its `fix` makes any text pass: it need not be held while decoding."""
     asks = False
     """It calls a model: judged last, and only where what code sees has passed."""
 

@@ -8,13 +8,12 @@ from typing import Any
 
 from redraft.checks.base import Check, FunctionCheck, Guard
 from redraft.checks.constraint import Constraint
+from redraft.checks.languages import together
 from redraft.errors import ScoreError, UsageError
-from redraft.grammar import problem
 from redraft.types import Inputs, Prediction, Verdict
 
 _ALMOST = 0.999
 """The most that what has not passed may score."""
-_TOGETHER = 3  # constraints in one: more overflow the engine
 
 
 class Composed(Check):
@@ -89,7 +88,9 @@ class AllOf(Composed):
 
     def constraint(self) -> Constraint | None:
         """See `Check`."""
-        return _together(self.members) if self._one_field else None
+        if not self._one_field:
+            return None
+        return together([offer for member in self.members if (offer := member.constraint()) is not None])[0]
 
     def guard(self, prefix: str) -> Guard:
         """See `Check`."""
@@ -243,17 +244,6 @@ def _worse(members: Iterable[Check], before: Prediction, after: Prediction) -> b
     """True if a member that code can judge scores less after, or none scores more."""
     scores = [(_score(member, before), _score(member, after)) for member in members if by_code(member)]
     return any(new < old for old, new in scores) or (bool(scores) and all(new == old for old, new in scores))
-
-
-def _together(members: Iterable[Check]) -> Constraint | None:
-    """As many constraints as the engine holds at once, one that bounds the length first; a schema stands alone."""
-    offers = [offer for member in members if (offer := member.constraint()) is not None]
-    offers.sort(key=lambda offer: (offer.schema is None, not offer.bounded))
-    whole = offers[0] if offers else None
-    for offer in offers[1:_TOGETHER]:
-        if whole is not None and whole.schema is None and not problem((whole & offer).grammar()):
-            whole &= offer
-    return whole
 
 
 def _worst(guards: Iterable[Guard]) -> Guard:

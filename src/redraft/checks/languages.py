@@ -8,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from redraft.checks.constraint import Constraint
 from redraft.checks.patterns import translated
 from redraft.checks.shapes import Range, Shape
+from redraft.grammar import problem
 
+_TERMINALS = 2
+"""Raw languages in one constraint: more overflow the engine."""
 _OPEN = 150
 """Words of a text whose check sets no upper limit."""
 
@@ -95,6 +98,29 @@ def no_commas() -> Constraint | None:
 def prose(most_words: int = _OPEN) -> Constraint:
     """A bound for languages that have none."""
     return _shaped(words=(1, most_words))
+
+
+def together(offers: Sequence[Constraint]) -> tuple[Constraint | None, list[int]]:
+    """As many of the offers as compile into one constraint that has an end, and which they are. A schema says most, and
+    stands alone; shapes merge, however many they are; terminals multiply the engine's states.
+    """
+    whole: Constraint | None = None
+    held: list[int] = []
+    order = sorted(
+        range(len(offers)), key=lambda i: (offers[i].schema is None, bool(offers[i].terminal), not offers[i].bounded)
+    )
+    terminals = 0
+    for i in order:
+        terminals += bool(offers[i].terminal)
+        if terminals > _TERMINALS or (whole is not None and whole.schema is not None):
+            break
+        joined = offers[i] if whole is None else whole & offers[i]
+        if not joined.bounded and joined.schema is None:
+            joined &= prose()
+        if not problem(joined.grammar()):
+            whole = joined
+            held.append(i)
+    return whole, sorted(held)
 
 
 def _shaped(**fields: object) -> Constraint:

@@ -8,14 +8,12 @@ from typing import Any
 
 from redraft.checks.base import Check, FunctionCheck
 from redraft.checks.constraint import Constraint
+from redraft.checks.languages import together
 from redraft.errors import UsageError
 from redraft.frame import current_frame, warn
-from redraft.grammar import problem
 from redraft.scoring import as_score, name_of
 from redraft.sync import call_user
 from redraft.types import Critique, Inputs, Issue, Prediction, Score, Verdict
-
-_INTERSECTIONS = 3
 
 
 class Judgement:
@@ -43,11 +41,11 @@ class Judgement:
         """What the author is told, one line a check."""
         return tuple(text for c in self.checks if (text := c.tell()))
 
-    def constraint(self, field: str) -> tuple[Constraint | None, tuple[Check, ...]]:
+    def constraint(self, field: str, *, mended: bool = False) -> tuple[Constraint | None, tuple[Check, ...]]:
         """The tightest constraint that compiles, with the checks in it, for a module whose one output is `field`; None if
-        there is none.
+        there is none. `mended`: drafts are mended by code afterwards.
         """
-        return _composed(self.checks, field)
+        return _composed(self.checks, field, mended=mended)
 
     def feedback(self, score: Score, held: Collection[Check] = ()) -> str:
         """What a draft fell short of, without what the next one is held to while it is decoded: saying that, too, only
@@ -138,22 +136,12 @@ class Judgement:
 
 
 @lru_cache(maxsize=256)
-def _composed(checks: tuple[Check, ...], field: str) -> tuple[Constraint | None, tuple[Check, ...]]:
-    offered = [(c, offer) for c in checks if c.field in (None, field) and (offer := c.constraint()) is not None]
-    # A schema says most; then what bounds the length, since under an unbounded language alone decoding need not end.
-    offered.sort(key=lambda pair: (pair[1].schema is None, not pair[1].bounded))
-    whole: Constraint | None = None
-    held: list[Check] = []
-    for c, offer in offered[:_INTERSECTIONS]:
-        if whole is None and not offer.bounded and offer.schema is None:
-            break
-        if whole is not None and (whole.schema is not None or offer.schema is not None):
-            continue
-        joined = offer if whole is None else whole & offer
-        if not problem(joined.grammar()):
-            whole = joined
-            held.append(c)
-    return whole, tuple(held)
+def _composed(checks: tuple[Check, ...], field: str, *, mended: bool) -> tuple[Constraint | None, tuple[Check, ...]]:
+    # What code mends afterwards reads better than what a small model is forced to write.
+    left = [c for c in checks if c.field in (None, field) and not (mended and c.always_mends)]
+    offers = [(c, offer) for c in left if (offer := c.constraint()) is not None]
+    whole, held = together([offer for _, offer in offers])
+    return whole, tuple(offers[i][0] for i in held)
 
 
 class _Naming:

@@ -20,6 +20,7 @@ class Case(Check):
     """Every letter is of one case; letters without cases are fine."""
 
     name = "lowercase"
+    always_mends = True
     told_as = "Write in lower case letters only."
     wrong = "capital"
 

@@ -105,9 +105,8 @@ class _Writer:
 
     def _plan(self, n: int) -> str | None:
         """A text of n units."""
-        usual = (
-            _ITEM if self.listed else _SENTENCE if not self.flowing else _PARAGRAPH if self.shape.paragraphs else _PROSE
-        )
+        flowing = _PARAGRAPH if self.shape.paragraphs else _PROSE
+        usual = _ITEM if self.listed else flowing if self.flowing else _SENTENCE
         text = ""
         for i in range(n):
             span = (_share(self.words[0], n, i), _share(self.words[1], n, i)) if self.words else usual
@@ -124,14 +123,8 @@ class _Writer:
             return r'"\n- "' if i else '"- "'
         if i == 0:
             return ""
-        shape = self.shape
-        blocks = (
-            1
-            if shape.sentences and not shape.paragraphs
-            else shape.paragraphs[0]
-            if shape.sentences and shape.paragraphs
-            else n
-        )
+        sentences, paragraphs = self.shape.sentences, self.shape.paragraphs
+        blocks = n if not sentences else paragraphs[0] if paragraphs else 1
         return r'"\n\n"' if i * blocks // n != (i - 1) * blocks // n else '" "'
 
     def _unit(self, span: Range, phrases: Sequence[str], first: str, last: str) -> str | None:

@@ -44,7 +44,9 @@ class Climb:
         lm = self._model(i)
         rung = self._chosen(i, lm)
         hint, hints = await self._learn(self.last, lm, rung.under)
-        return rung.but(lm=lm, temperature=self.ladder.temperature(i), hint=hint, hints=hints)
+        another = rung.name == "constrain" and not any(a.rung == rung.name for a in self.run.attempts)
+        own = another and not self.ladder.temperatures
+        return rung.but(lm=lm, temperature=None if own else self.ladder.temperature(i), hint=hint, hints=hints)
 
     def sample(self, i: int) -> Rung:
         """Attempt `i` without anything learned: the first at the module's own temperature, the others varied."""
@@ -60,7 +62,7 @@ class Climb:
         if revise == "edit" and best is not None:
             return Rung(name="edit", why="asked for", parent=best)
         if revise in ("auto", "constrain"):
-            found = constraint_for(self.strategy.module, self.strategy.judgement, lm)
+            found = constraint_for(self.strategy.module, self.strategy.judgement, lm, mended=self.ladder.fix)
             if isinstance(found, Rung):
                 return found
             return Rung(name="resample", why=found)

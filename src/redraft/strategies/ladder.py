@@ -51,11 +51,11 @@ class Rung:
         return replace(self, **changes)
 
 
-def constraint_for(module: Any, judgement: Judgement, lm: LM | None) -> Rung | str:
+def constraint_for(module: Any, judgement: Judgement, lm: LM | None, *, mended: bool = False) -> Rung | str:
     """The rung "constrain", or why it cannot be climbed. Only a lone text output can be decoded under a constraint."""
     if not isinstance(module, Predict) or not module.signature.plain:
         return "the output is not one text"
-    constraint, under = judgement.constraint(next(iter(module.signature.outputs)))
+    constraint, under = judgement.constraint(next(iter(module.signature.outputs)), mended=mended)
     if constraint is None:
         return "no check offers a constraint that compiles"
     lm = lm or resolve_lm(module.lm)

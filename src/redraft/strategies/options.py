@@ -12,6 +12,9 @@ from redraft.protocols import LM
 from redraft.strategies.ladder import Revise
 
 
+VARIED = 0.9
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ladder:
     """How far and in which way the ladder is climbed."""
@@ -23,13 +26,16 @@ class Ladder:
     """An advisor was asked for, also where "auto" would do without."""
     judge: Any = None
     width: int = 1
-    temperatures: tuple[float, ...] = (0.9,)
+    temperatures: tuple[float, ...] = ()
+    """The retries'; without any, VARIED, and the module's own for the first draft under a constraint, which is another
+    draft already.
+    """
     fix: bool = True
     clean: bool = True
 
     def temperature(self, i: int) -> float:
         """The temperature of attempt `i`, from 1 on."""
-        return self.temperatures[min(i, len(self.temperatures)) - 1]
+        return self.temperatures[min(i, len(self.temperatures)) - 1] if self.temperatures else VARIED
 
 
 def checked_attempts(N: int, fail_count: int | None) -> tuple[int, int]:
@@ -62,8 +68,10 @@ def checked_width(width: int, name: str) -> int:
     return width
 
 
-def checked_temperatures(temperature: float | Sequence[float]) -> tuple[float, ...]:
-    """The retries' temperatures."""
+def checked_temperatures(temperature: float | Sequence[float] | None) -> tuple[float, ...]:
+    """The retries' temperatures; none for None."""
+    if temperature is None:
+        return ()
     given = (temperature,) if isinstance(temperature, int | float) else tuple(temperature)
     if not given or not all(isinstance(t, int | float) and 0 <= t < math.inf for t in given):
         raise InputError(f"temperature={temperature!r}: give a finite number, 0 or more, or one for each retry")

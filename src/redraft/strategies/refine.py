@@ -48,7 +48,8 @@ class Refine(Refining):
     `judge`: picks among the attempts that code ranks alike, when all are there: a model, a persona, a module, or a
     function (task, drafts) -> index.
     `width`: how many of the N attempts are made at the same time; the first that is good enough cancels the others.
-    `temperature`: the retries', one or one for each; the first attempt has the module's own.
+    `temperature`: the retries', one or one for each (0.9; but the first draft under a constraint has the module's own, as
+    the first attempt does).
     `fix=False` leaves drafts as they came; `clean=False` takes a pass under a constraint as it reads. `budget` as in Run.
     """
 
@@ -66,7 +67,7 @@ class Refine(Refining):
         advisor: Any = None,
         judge: Any = None,
         width: int = 1,
-        temperature: float | Sequence[float] = 0.9,
+        temperature: float | Sequence[float] | None = None,
         fix: bool = True,
         clean: bool = True,
         **options: Any,
