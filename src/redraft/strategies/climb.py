@@ -140,11 +140,11 @@ class Climb:
         return stop
 
     def _unclean(self, tried: Attempt) -> list[str]:
-        """What a draft passed by, decoded under a constraint: weak models buy form at the price of content."""
-        if tried.rung != "constrain" or not self.ladder.clean:
+        """What is degenerate about a text that passes: weak models buy form at the price of content."""
+        if not self.ladder.clean or not self.strategy.judgement.checks or not _is_text(tried):
             return []
         reply = written_by(self.run, tried)
-        if reply is not None and was_cut(reply):
+        if tried.rung == "constrain" and reply is not None and was_cut(reply):
             return ["it was cut off at its limit of tokens"]
         asked = (instructions_of(self.strategy.module), *map(str, self.inputs.values()))
         return faults(tried.text, "\n".join(asked))
@@ -203,6 +203,11 @@ class Climb:
             self.run.journal.note("judge_error", scope=self.run.scope, error=f"{name_of(judge)} picked {chosen!r:.80}")
         elif alike[chosen].index != best.index:
             self.run.accept(alike[chosen], f"the judge prefers it to {len(alike) - 1} that score the same")
+
+
+def _is_text(tried: Attempt) -> bool:
+    outputs = () if tried.prediction is None else [v for k, v in tried.prediction.to_dict().items() if k != "reasoning"]
+    return len(outputs) == 1 and isinstance(outputs[0], str)
 
 
 HINT = "An earlier answer fell short: {feedback} Write one that does not."

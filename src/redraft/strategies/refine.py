@@ -50,7 +50,8 @@ class Refine(Refining):
     `width`: how many of the N attempts are made at the same time; the first that is good enough cancels the others.
     `temperature`: the retries', one or one for each (0.9; but the first draft under a constraint has the module's own, as
     the first attempt does).
-    `fix=False` leaves drafts as they came; `clean=False` takes a pass under a constraint as it reads. `budget` as in Run.
+    `fix=False` leaves drafts as they came; `clean=False` takes a text that passes the checks as it reads (by default one
+    that repeats itself, or holds empty items, is kept only if nothing better comes). `budget` as in Run.
     """
 
     def __init__(
@@ -129,10 +130,12 @@ class BestOfN(Refine):
         *,
         concurrency: int = 1,
         fix: bool = False,
+        clean: bool = False,
         **options: Any,
     ) -> None:
         width = checked_width(concurrency, "concurrency")
-        super().__init__(module, N, reward_fn, threshold, fail_count, width=width, fix=fix, advisor=False, **options)
+        options |= {"width": width, "fix": fix, "clean": clean, "advisor": False}
+        super().__init__(module, N, reward_fn, threshold, fail_count, **options)
 
     def batches(self) -> Iterator[range]:
         """All at once: none learns from another."""

@@ -63,7 +63,7 @@ class SelfRefine(Refining):
 
     async def steps(self, run: Run, inputs: Inputs) -> StopReason:
         """Author, then rounds of critic, reviser and gate."""
-        draft = await run.attempt(self.module, inputs, scorer=self.scorer, advice=self.told())
+        draft = await run.attempt(self.module, inputs, scorer=self.scorer, advice=self.told(), why="the first draft")
         if draft.error is not None:
             raise draft.error
         run.accept(draft, "the first draft")
