@@ -129,13 +129,10 @@ class BestOfN(Refine):
         fail_count: int | None = None,
         *,
         concurrency: int = 1,
-        fix: bool = False,
-        clean: bool = False,
         **options: Any,
     ) -> None:
-        width = checked_width(concurrency, "concurrency")
-        options |= {"width": width, "fix": fix, "clean": clean, "advisor": False}
-        super().__init__(module, N, reward_fn, threshold, fail_count, **options)
+        blind = {"width": checked_width(concurrency, "concurrency"), "fix": False, "clean": False, "advisor": False}
+        super().__init__(module, N, reward_fn, threshold, fail_count, **{**blind, **options})
 
     def batches(self) -> Iterator[range]:
         """All at once: none learns from another."""
