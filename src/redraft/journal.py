@@ -12,7 +12,8 @@ import os
 import time
 import weakref
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from operator import attrgetter
 from typing import Any
@@ -109,7 +110,7 @@ class Journal:
         self.streams = any(getattr(listener, "deltas", False) for listener in listeners)
         """A listener with a true attribute `deltas` is also shown replies while they are written (not journalled)."""
 
-    def begin(self, seed: int | None, budget: object) -> int:
+    def begin(self, seed: int | None, budget: Hashable) -> int:
         """Record the run's start; returns its seed: the given or a drawn one, and on a resume the one on record.
 
         Raises `StoreError` if the run is open in this process already.
@@ -120,7 +121,7 @@ class Journal:
         old = self.recorded("run", "run")
         drawn = int.from_bytes(os.urandom(4), "big") >> 1 if seed is None else seed
         seed = int(old.data["seed"]) if old is not None else drawn
-        self.note("run", key="run", seed=seed, version=EVENT_VERSION, budget=plain(budget))
+        self.note("run", key="run", seed=seed, version=EVENT_VERSION, budget=_limits(budget))
         return seed
 
     def _claim(self) -> None:
@@ -294,6 +295,11 @@ def inputs_digest(inputs: Mapping[str, Any]) -> str:
 def derived_seed(seed: int, scope: str) -> int:
     """A sampling seed from the run's seed and a place in it: equal on replay, different everywhere else."""
     return int.from_bytes(blake2b(f"{seed}|{scope}".encode(), digest_size=4).digest(), "big") >> 1
+
+
+@lru_cache(maxsize=256)
+def _limits(budget: Hashable) -> Any:
+    return plain(budget)
 
 
 def used(usage: Usage) -> dict[str, Any]:
