@@ -22,6 +22,7 @@ from redraft.errors import (
     SyncOnLoopError,
     UsageError,
 )
+from redraft.strategies.base import is_small
 from redraft.testing import FunctionLM, ScriptedLM
 
 ALONE = partial(Refine, advisor=False)
@@ -138,8 +139,26 @@ def test_best_of_n_learns_nothing(script, say):
     assert lm.requests[0].seed != lm.requests[1].seed, "the same prompt again needs another seed"
 
 
-def test_no_hint_for_the_embedded_model(script, say):
-    lm = script("Aa.", "Bb.", name="local/tiny")
+@pytest.mark.parametrize(
+    ("name", "small"),
+    [
+        ("local/smollm2-135m", True),
+        ("openai/qwen2.5-coder-0.5b-instruct-q4", True),
+        ("gemma3:270m", True),
+        ("Qwen/Qwen2.5-1.5B", True),
+        ("llama-3.1-8b", False),
+        ("Qwen2.5-7B-Instruct-1M", False),
+        ("openai/gpt-4.1-mini", False),
+        ("claude-sonnet-4-1m", False),
+        ("o3", False),
+    ],
+)
+def test_small_is_what_says_so_in_its_name(name, small):
+    assert is_small(ScriptedLM([], name=name)) is small
+
+
+def test_no_hint_for_a_small_model(script, say):
+    lm = script("Aa.", "Bb.", name="local/tiny-135m")
     Refine(write(lm), N=2, checks=[sentences(2)])(topic="x")
     assert say.asked(lm, 0) == say.asked(lm, 1)
 

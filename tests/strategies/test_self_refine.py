@@ -808,7 +808,7 @@ def test_fresh_with_a_critic_gives_its_issues_as_a_hint(script, say):
     assert FLAT not in say.everything(lm, 2)
 
 
-@pytest.mark.parametrize(("name", "rung"), [("local/tiny", "constrain"), ("openai/big", "edit")])
+@pytest.mark.parametrize(("name", "rung"), [("local/tiny-135m", "constrain"), ("openai/big", "edit")])
 def test_auto_is_fresh_for_the_embedded_model_only(script, name, rung):
     lm = script(LONG, FLAT, name=name)
     assert review(lm, checks=CHECKS)(topic="x").attempts[1].rung == rung

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -145,9 +146,16 @@ def as_module(thing: Any) -> Any:
     raise InputError(f"{thing!r} is no module; give a Module, a function, a signature, or the task as text")
 
 
-def is_embedded(lm: LM | None) -> bool:
-    """True for the embedded model, which was measured to do worse with feedback than without."""
-    return lm is not None and lm.name.startswith("local/")
+_SIZE = re.compile(r"(?<![\w.])(?:(\d+(?:\.\d+)?)b|\d{2,3}m)(?![a-z0-9])")  # 0.5b, 135m; but 1m is a context
+_SMALL = 2.0  # billion parameters
+
+
+def is_small(lm: LM | None) -> bool:
+    """True for a model whose name says that it is small: those of 135M, 0.5B and 1.5B were measured to do worse, or no
+    better, with feedback than without (ADR 5).
+    """
+    size = None if lm is None else _SIZE.search(lm.name.lower())
+    return size is not None and (size[1] is None or float(size[1]) <= _SMALL)
 
 
 def entry_of(module: Any) -> Any:

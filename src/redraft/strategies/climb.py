@@ -13,7 +13,7 @@ from redraft.protocols import LM
 from redraft.run import Run
 from redraft.scoring import name_of, rank
 from redraft.strategies.advisor import advise, author_of, instructions_of
-from redraft.strategies.base import is_embedded
+from redraft.strategies.base import is_small
 from redraft.strategies.ladder import Rung, constraint_for, was_cut, written, written_by
 from redraft.sync import call_user
 from redraft.types import Attempt, Inputs, Prediction, StopReason
@@ -75,7 +75,7 @@ class Climb:
     async def _learn(self, tried: Attempt, lm: LM | None, held: Collection[Check]) -> tuple[str, Mapping[str, str]]:
         """The hint for the next draft, and those for single modules. A bad draft is never in them."""
         strategy, score = self.strategy, tried.score
-        quiet = is_embedded(lm or author_of(self.run, tried))
+        quiet = is_small(lm or author_of(self.run, tried))
         if tried.error is not None:
             usable = not isinstance(tried.error, LMError) and not quiet
             return (FAILED.format(error=tried.error) if usable else ""), {}

@@ -11,7 +11,6 @@ from redraft.errors import InputError
 from redraft.protocols import LM
 from redraft.strategies.ladder import Revise
 
-
 VARIED = 0.9
 
 

@@ -43,8 +43,8 @@ class Refine(Refining):
     `revise`: "auto" (constrain the decoding where the checks and the model offer it, else write anew with a hint),
     "constrain", "fresh", or "edit" (show the best draft and its issues).
     `models`: one for each attempt, the last one for the rest: `["small", "small", "big"]`.
-    `advisor`: who turns a bare number from the reward function into a hint: None for the module's own model (except the
-    embedded one, which hints were measured to harm), False for nobody, or a model, a persona, a Role, a module.
+    `advisor`: who turns a bare number from the reward function into a hint: None for the module's own model (except a
+    small one, which hints were measured to harm), False for nobody, or a model, a persona, a Role, a module.
     `judge`: picks among the attempts that code ranks alike, when all are there: a model, a persona, a module, or a
     function (task, drafts) -> index.
     `width`: how many of the N attempts are made at the same time; the first that is good enough cancels the others.

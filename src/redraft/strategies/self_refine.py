@@ -15,7 +15,7 @@ from redraft.errors import InputError
 from redraft.judges import criticise
 from redraft.modules import Predict
 from redraft.run import Run
-from redraft.strategies.base import Refining, is_embedded
+from redraft.strategies.base import Refining, is_small
 from redraft.strategies.gate import Gate
 from redraft.strategies.ladder import Rung, constraint_for, written
 from redraft.strategies.roles import as_critic, as_judge, as_reviser, listed
@@ -32,8 +32,8 @@ class SelfRefine(Refining):
     `reviser`: None (the author's own model), a persona, a model, a Role, or a module called with draft, issues, keep
     and task. `judge` tells apart drafts that code cannot; by default the critic's model, in both orders.
     `revise`: "edit" shows the reviser the draft; "fresh" writes anew with the critic's issues as a hint, under the
-    checks' constraint where the model takes one (measured to be better for small models); "auto" takes "fresh" for the
-    embedded model, "edit" otherwise.
+    checks' constraint where the model takes one (measured to be better for small models); "auto" takes "fresh" for a
+    small model, "edit" otherwise.
     `options`: `reward_fn`, `threshold` and `budget`, as in Refine.
     """
 
@@ -111,7 +111,7 @@ class SelfRefine(Refining):
     def _fresh(self) -> bool:
         if self.revise != "auto":
             return self.revise == "fresh"
-        return isinstance(self.module, Predict) and is_embedded(resolve_lm(self.module.lm))
+        return isinstance(self.module, Predict) and is_small(resolve_lm(self.module.lm))
 
 
 FRESH_TEMPERATURE = 0.8  # a second greedy reply would be the first one again
