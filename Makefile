@@ -47,8 +47,9 @@ check: .venv/.ready ## Format, lint, types, architecture
 	@$(BIN)/mypy
 	@$(PYTEST) tests/architecture $(ARGS)
 
-bench: .venv/.bench ## Measure redraft's own overhead
+bench: .venv/.bench ## Measure redraft's own cost beside its peers' (quality: benchmarks/quality/README.md)
 	@$(BIN)/python benchmarks/overhead.py $(ARGS)
+	@$(BIN)/python benchmarks/methods.py $(ARGS)
 
 clean: ## Remove .venv, caches and build outputs
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

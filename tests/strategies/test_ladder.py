@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from redraft import BestOfN, Budget, Module, Predict, Prediction, Refine, Run, StopReason
-from redraft.checks import Check, check, contains, sentences, words
+from redraft.checks import Check, check, contains, rubric, sentences, words
 from redraft.errors import BadRequestError, InputError, LMError
 from redraft.journal import MemoryStore
 from redraft.strategies import Role
@@ -456,6 +456,9 @@ class Asks(Check):
         ({"reward_fn": binary, "threshold": 1.0}, "'binary' only says yes or no"),
         ({"reward_fn": summed, "threshold": 1.0}, "over 3 soft criteria"),
         ({"checks": [Asks("openai/gpt-4.1")]}, "family of the author"),
+        ({"checks": [rubric(["It is short."])]}, "the author's own model"),
+        ({"checks": [rubric(["It is short."], lm=FunctionLM(str, name="openai/gpt-5"))]}, "family of the author"),
+        ({"judge": "openai/gpt-6"}, "family of the author"),
     ],
 )
 def test_wasteful_set_ups_are_named_once(options, said, capsys):

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from redraft.judges.family import family
+from redraft.modules import Module
 from redraft.scoring import name_of
 from redraft.strategies.advisor import own_lm, said_of
 
@@ -63,11 +64,16 @@ def _is_yes_or_no(value: ast.expr) -> bool:
 
 
 def _kinship(strategy: Refine) -> Iterator[str]:
-    author = _name(own_lm(strategy.module))
-    for judge in (strategy.ladder.judge, *(c for c in strategy.judgement.checks if c.asks)):
-        named = _name(own_lm(judge)) or (author if judge is not None and not callable(judge) else "")
-        if author and named and family(named) == family(author):
-            yield KIN.format(judge=named, author=author)
+    author = own_lm(strategy.module)
+    judges = [getattr(check, "judging", check) for check in strategy.judgement.checks if check.asks]
+    if isinstance(strategy.ladder.judge, Module):
+        judges.append(strategy.ladder.judge)
+    for judge in judges:
+        named, written_by = _name(own_lm(judge) or author), _name(author)
+        if named == written_by:
+            yield f"the judge is the author's own model{f', {named},' if named else ''} {OVERRATES}"
+        elif family(named) == family(written_by):
+            yield f"the judge {named} is of the family of the author {written_by}, {OVERRATES}"
 
 
 def _name(lm: Any) -> str:
@@ -81,4 +87,4 @@ BINARY = (
 FAR = (
     "threshold={threshold:g} over {soft} soft criteria is rarely reached: then all {n} attempts are spent; ask for less"
 )
-KIN = "the judge {judge} is of the family of the author {author}, which it over-rates: judge by another family, or by code"
+OVERRATES = "which over-rates its own: judge by another family, or by code"
