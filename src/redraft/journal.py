@@ -105,6 +105,11 @@ class Journal:
         for kind, key in self._recorded:
             if kind == CALL:
                 self._unused[self._recorded[kind, key].scope].add(key)
+        self.begun: set[str] = set()
+        """Scopes of the attempts that were begun in this process."""
+        self._begun_before = {
+            k for kind, k in self._recorded if kind == "propose" and ("attempt", k) not in self._recorded
+        }
         self._spent: dict[str, Usage] | None = None
         self.resumed = bool(self.events)
         self.streams = any(getattr(listener, "deltas", False) for listener in listeners)
@@ -148,8 +153,17 @@ class Journal:
         return event
 
     def unused(self) -> list[str]:
-        """Scopes of recorded replies that no code has asked for yet."""
-        return sorted(scope for scope, keys in self._unused.items() if keys)
+        """Scopes of recorded replies that no code has asked for yet, but those of attempts that never ended (they were
+        cancelled, or cut off by a kill) and were not begun again: another one was good enough.
+        """
+        open_ = [scope for scope in self._begun_before if scope not in self.begun]
+        left = (scope for scope, keys in self._unused.items() if keys)
+        return sorted(scope for scope in left if not any(f"{scope}/".startswith(f"{o}/") for o in open_))
+
+    def settled(self, scope: str) -> None:
+        """An attempt was judged by its recorded score: the replies that its judges asked for will not be asked for."""
+        for inner in [s for s, keys in self._unused.items() if keys and f"{s}/".startswith(f"{scope}/")]:
+            self._unused[inner].clear()
 
     def note(self, kind: str, *, scope: str = "", key: str = "", **data: Any) -> Event:
         """Append an event; it is written with the next commit. A recorded one is shown again, not doubled."""

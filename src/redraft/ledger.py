@@ -52,6 +52,7 @@ class Ledger:
         index = self.reserve(1)[0][0] if index is None else index
         parent_index = None if parent is None else parent.index
         scope = self.scope_of(index)
+        self._journal.begun.add(scope)
         self._journal.note("propose", scope=scope, key=scope, index=index, rung=rung, why=why, parent=parent_index)
         return Attempt(index=index, inputs=inputs, parent=parent_index, rung=rung)  # type: ignore[arg-type]
 

@@ -97,6 +97,8 @@ class Check:
         return prediction[self.field]
 
     def _as_verdict(self, score: float, explanation: str) -> Verdict:
+        if not 0.0 <= score <= 1.0:
+            raise ScoreError(f"check {self.name!r} returned {score}; a check's score lies in 0..1, 1 passes")
         passed = score >= 1.0
         return Verdict(
             check=self.name, passed=passed, score=score, explanation="" if passed else explanation, hard=self.hard
@@ -149,8 +151,6 @@ class FunctionCheck(Check):
         elif value is None:
             value = True  # like an assertion that held
         score = as_score(value, f"check {self.name!r}")
-        if not 0.0 <= score.value <= 1.0:
-            raise ScoreError(f"check {self.name!r} returned {score.value}; a check's score lies in 0..1, 1 passes")
         return self._as_verdict(score.value, score.feedback or f"{self.name} failed")
 
 

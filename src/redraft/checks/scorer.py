@@ -123,11 +123,16 @@ class Judgement:
         repairs: list[str] = []
         lost: list[str] = []
         for check in code:
-            if now[check].passed or (candidate := check.applied(best)) is None:
+            if now[check].passed:
+                continue
+            with _Naming(f"check {check.name!r}"):
+                candidate = check.applied(best)
+            if candidate is None:
                 continue
             then = await self._verdicts(code, inputs, candidate)
             broken = [v.explanation for c, v in then.items() if now[c].passed and not v.passed]
-            if not broken and then[check].score > now[check].score:
+            better = then[check].score > now[check].score and _value([*then.values()]) > _value([now[c] for c in code])
+            if better and not broken:
                 best, now = candidate, then
                 repairs.append(check.name)
             else:
@@ -139,7 +144,12 @@ class Judgement:
 def _composed(checks: tuple[Check, ...], field: str, *, mended: bool) -> tuple[Constraint | None, tuple[Check, ...]]:
     # What code mends afterwards reads better than what a small model is forced to write.
     left = [c for c in checks if c.field in (None, field) and not (mended and c.always_mends)]
-    offers = [(c, offer) for c in left if (offer := c.constraint()) is not None]
+    offers: list[tuple[Check, Constraint]] = []
+    for check in left:
+        with _Naming(f"check {check.name!r}"):
+            offer = check.constraint()
+        if offer is not None:
+            offers.append((check, offer))
     whole, held = together([offer for _, offer in offers])
     return whole, tuple(offers[i][0] for i in held)
 

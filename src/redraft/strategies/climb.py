@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from redraft.checks import Check
 from redraft.checks.clean import faults
 from redraft.config import resolve_lm
-from redraft.errors import LMError, ParseError
+from redraft.errors import BadRequestError, LMError, ParseError, ScoreError
 from redraft.protocols import LM
 from redraft.run import Run
 from redraft.scoring import name_of, rank
@@ -31,6 +31,9 @@ class Climb:
         self.run = run
         self.inputs = inputs
         self.failures = 0
+        self.models = [resolve_lm(m) for m in strategy.ladder.models]  # one that is not there is known before any call
+        self.constrained = False
+        """The first draft under a constraint was proposed."""
         self.last: Attempt | None = None
         """The latest draft that a model wrote, or tried to: what the next one learns from."""
         self._learned: tuple[Attempt, str, Mapping[str, str]] | None = None
@@ -42,10 +45,10 @@ class Climb:
         if i == 0 or self.last is None:
             return self.sample(i)
         lm = self._model(i)
-        rung = self._chosen(i, lm)
+        rung = await self._chosen(i, lm)
         hint, hints = await self._learn(self.last, lm, rung.under)
-        another = rung.name == "constrain" and not any(a.rung == rung.name for a in self.run.attempts)
-        own = another and not self.ladder.temperatures
+        own = rung.name == "constrain" and not self.constrained and not self.ladder.temperatures
+        self.constrained |= rung.name == "constrain"
         return rung.but(lm=lm, temperature=None if own else self.ladder.temperature(i), hint=hint, hints=hints)
 
     def sample(self, i: int) -> Rung:
@@ -55,22 +58,33 @@ class Climb:
             return Rung(name="tell", why="the first draft", lm=lm)
         return Rung(name="resample", why="an independent sample", lm=lm, temperature=self.ladder.temperature(i))
 
-    def _chosen(self, i: int, lm: LM | None) -> Rung:
+    async def _chosen(self, i: int, lm: LM | None) -> Rung:
         best, revise = self.run.best, self.ladder.revise
         if lm is not None and lm is not self._model(i - 1):
             return Rung(name="escalate", why=f"{i} drafts were not enough: the next model is {lm.name}")
         if revise == "edit" and best is not None:
             return Rung(name="edit", why="asked for", parent=best)
         if revise in ("auto", "constrain"):
-            found = constraint_for(self.strategy.module, self.strategy.judgement, lm, mended=self.ladder.fix)
-            if isinstance(found, Rung):
-                return found
-            return Rung(name="resample", why=found)
+            found = await self._constraint(lm)
+            return found if isinstance(found, Rung) else Rung(name="resample", why=found)
         return Rung(name="resample", why="asked for" if revise == "fresh" else "there is no draft to edit yet")
 
+    async def _constraint(self, lm: LM | None) -> Rung | str:
+        if any(a.rung == "constrain" and isinstance(a.error, BadRequestError) for a in self.run.attempts):
+            return "the model refused the constraint before"
+        judgement = self.strategy.judgement
+
+        async def offered() -> Rung | str:
+            return constraint_for(self.strategy.module, judgement, lm, mended=self.ladder.fix)
+
+        try:
+            return await self.run.judging(judgement, offered())
+        except ScoreError as error:  # a user's check that offers one may fail, too
+            self.run.journal.note("judge_error", scope=self.run.scope, error=str(error))
+            return "a check's constraint failed"
+
     def _model(self, i: int) -> LM | None:
-        models = self.ladder.models
-        return resolve_lm(models[min(i, len(models) - 1)]) if models else None
+        return self.models[min(i, len(self.models) - 1)] if self.models else None
 
     async def _learn(self, tried: Attempt, lm: LM | None, held: Collection[Check]) -> tuple[str, Mapping[str, str]]:
         """The hint for the next draft, and those for single modules. A bad draft is never in them."""
@@ -109,13 +123,14 @@ class Climb:
             if self.failures > self.strategy.fail_count:
                 raise tried.error
             return None
-        if (stop := self._kept(tried)) is not None:
+        if (stop := self.keep(tried)) is not None:
             return stop
         if not self.ladder.fix or tried.score is None or tried.score.passed:
             return None
         return await self._repair(tried)
 
-    def _kept(self, tried: Attempt) -> StopReason | None:
+    def keep(self, tried: Attempt) -> StopReason | None:
+        """Keep it if it is the best so far; a reason if it is good enough, too."""
         best = self.run.best
         if best is None:
             self.run.accept(tried, "the first draft")
@@ -153,7 +168,12 @@ class Climb:
         assert tried.prediction is not None
         assert tried.score is not None
         judgement = self.strategy.judgement
-        fixed, how = await self.run.judging(judgement, judgement.repaired(self.inputs, tried.prediction, tried.score))
+        try:
+            repair = judgement.repaired(self.inputs, tried.prediction, tried.score)
+            fixed, how = await self.run.judging(judgement, repair)
+        except ScoreError as error:  # a user's fix or check may fail on what another made of the text
+            self.run.journal.note("judge_error", scope=self.run.scope, error=str(error))
+            return None
         if fixed is None:
             if how:
                 self.run.journal.note("fix_refused", scope=self.run.scope, index=tried.index, why=how)
@@ -169,7 +189,7 @@ class Climb:
         if mended.error is not None:
             self.run.reject(mended, f"failed: {mended.error}")
             return None
-        return self._kept(mended)
+        return self.keep(mended)
 
     # The end
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from redraft.checks import Check, Judgement
 from redraft.checks.constraint import Constraint
 from redraft.config import resolve_lm
-from redraft.errors import BadRequestError
+from redraft.errors import BadRequestError, UnsupportedError
 from redraft.frame import Advice
 from redraft.modules import Predict
 from redraft.protocols import LM
-from redraft.purchase import refuses
+from redraft.purchase import refuses, remember_refusal
 from redraft.run import Run
 from redraft.types import Attempt, Event, Inputs
 
@@ -60,7 +60,8 @@ def constraint_for(module: Any, judgement: Judgement, lm: LM | None, *, mended: 
         return "no check offers a constraint that compiles"
     lm = lm or resolve_lm(module.lm)
     takes_schema = constraint.schema is not None and lm.capabilities.json_schema and not refuses(lm, "schema")
-    if not lm.capabilities.grammar and not takes_schema:
+    takes_grammar = lm.capabilities.grammar and not refuses(lm, "grammar")
+    if not takes_grammar and not takes_schema:
         return f"{lm.name} takes no grammar"
     why = f"{', '.join(c.name for c in under)} can be held while decoding"
     return Rung(name="constrain", why=why, constraint=constraint, under=under)
@@ -86,6 +87,8 @@ async def written(strategy: Refining, run: Run, inputs: Inputs, rung: Rung, *, i
     if rung.constraint is None:
         return tried
     if isinstance(tried.error, BadRequestError):
+        if isinstance(tried.error, UnsupportedError) and (lm := rung.lm or resolve_lm(strategy.module.lm)):
+            remember_refusal(lm, tried.error.parameter)
         run.reject(tried, f"the constraint cannot be used: {tried.error}")
         free = rung.but(name="resample", why="the constraint was refused", constraint=None, under=())
         return await written(strategy, run, inputs, free)
@@ -113,7 +116,8 @@ def _advice(strategy: Refining, rung: Rung) -> Advice:
     more: dict[str, Any] = {"hints": rung.hints, "lm": rung.lm}
     if rung.constraint is not None:
         lm = rung.lm or resolve_lm(strategy.module.lm)
-        as_schema = rung.constraint.schema is not None and not lm.capabilities.grammar
+        takes_grammar = lm.capabilities.grammar and not refuses(lm, "grammar")
+        as_schema = rung.constraint.schema is not None and not takes_grammar
         more |= {"schema": rung.constraint.schema} if as_schema else {"grammar": rung.constraint.grammar()}
     return strategy.told(rung.hint, rung.temperature, **more)
 

@@ -99,7 +99,7 @@ class Refine(Refining):
         for batch in self.batches():
             rungs = [await self.propose(climb, i) for i in batch]
             drafts = [partial(climb.draft, rung) for rung in rungs]
-            if (stop := await together(run, drafts, climb.settle, width=self.ladder.width)) is not None:
+            if (stop := await together(run, drafts, climb, width=self.ladder.width)) is not None:
                 return stop
         return await climb.end()
 
