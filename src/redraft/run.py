@@ -210,11 +210,8 @@ class Run:
     async def _judge(self, scorer: Scorer | None, inputs: Inputs, draft: Prediction, frame: Frame) -> Score | None:
         if scorer is None:
             return None
-        if (
-            (old := self.journal.recorded("attempt", frame.scope))
-            and old.data["score"] is not None
-            and old.data["draft"] == digest(draft_text(draft))
-        ):
+        old = self.journal.recorded("attempt", frame.scope)
+        if old and old.data["score"] and old.data["draft"] == digest(draft_text(draft)):
             self.journal.settled(frame.scope)
             return score_from(old.data["score"])
         return await self.judging(scorer, scorer.score(inputs, draft))

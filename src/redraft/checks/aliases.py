@@ -258,7 +258,7 @@ def read_text(where: str, folder: Path, what: str) -> str:
     """A file's text."""
     path = folder / where.removeprefix("file://")
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"{what}:{where}: no such file ({reason})") from error
@@ -269,7 +269,7 @@ def read_json(where: str, folder: Path, what: str) -> Any:
     text = where if where.lstrip().startswith("{") else read_text(where, folder, what)
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{what}: this is not JSON: {error}") from error
 
 

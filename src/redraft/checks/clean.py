@@ -2,7 +2,7 @@
 
 Small models under a constraint write "- 1. / - 2. / - 3.", the same sentence thrice, or one word until their limit. Told
 conservatively, since a false alarm costs another call: refrains, tables, code and quotes are no faults. All of it takes
-linear time.
+linear time, and `faults` looks at a text's first 60,000 characters only.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 from redraft.checks.segment import Span, sentence_spans
 
+_LOOKED_AT = 60_000  # characters: what is degenerate is so from early on
 _LONGEST_LOOP = 30  # words that are looked for right after themselves; what is longer holds whole sentences
 _UNSPACED_LOOP = 12  # characters of a loop in a script without spaces, where a short one is ordinary language
 _COPIED = 12
@@ -48,7 +49,14 @@ _REUSES = re.compile(
 
 
 def faults(text: str, prompt: str = "") -> list[str]:
-    """One short sentence for each fault, with its place; empty for a clean text. `prompt` is what the author was asked."""
+    """One short sentence for each fault, with its place; empty for a clean text. `prompt` is what the author was asked.
+
+    Of a text longer than 60,000 characters the beginning counts; JSON of that length, which cannot be cut, is clean.
+    """
+    if len(text) > _LOOKED_AT:
+        if as_json(text) is not None:
+            return []
+        text = _beginning(text)
     whole = as_json(text)
     if whole is not None:
         return list(_json_faults(whole))
@@ -58,6 +66,12 @@ def faults(text: str, prompt: str = "") -> list[str]:
     if not _is_refrain(kinds, sung=bool(_SUNG.search(prompt))):
         found += told(kinds)
     return [*found, *_copied(plain, prompt)]
+
+
+def _beginning(text: str) -> str:
+    """Cut at the end of a line or word."""
+    head = text[:_LOOKED_AT]
+    return next((head[:end] for mark in "\n " if (end := head.rfind(mark)) > 0), head)
 
 
 def prose(text: str) -> str:

@@ -1,7 +1,7 @@
 """python_tests: a draft's Python is run, and tests after it, in a child process with limits.
 
-The limits (time, memory, size of files, an empty environment, a temporary folder, a process group that is killed at the
-end) keep a model's mistakes from doing harm. They are no sandbox: hostile code has the user's rights and the network.
+The limits (time, memory, size of files, an empty environment, a temporary folder, processes that are killed at the end)
+keep a model's mistakes from doing harm. They are no sandbox: hostile code has the user's rights and the network.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import os
+import secrets
 import signal
 import sys
 import tempfile
@@ -28,6 +29,16 @@ _HARNESS = Path(__file__).with_name("harness.py")
 _FILE_SIZE = 2**24
 _SAID = 2**20  # bytes that the child may say
 _STARTUP = 10.0  # seconds for an interpreter to start, on a busy machine; not counted as the code's
+_LONGEST = 86_400.0  # seconds
+_MARK = "REDRAFT_DRAFT"
+"""The one variable of the child's environment: what it started bears it, too, and is found by it."""
+_FORMS: tuple[dict[str, type], ...] = (
+    {"start": bool},
+    {"end": bool},
+    {"code": str},
+    {"test": int, "ok": bool, "why": str},
+)
+"""What the harness says."""
 _QUOTED = 160
 _TRIMMED = 40  # lines of prose, before or after code without a fence, that `fix` cuts at most
 
@@ -43,15 +54,17 @@ class PythonTests(Check):
             body = ast.parse(tests).body
         except (SyntaxError, ValueError, TypeError) as error:
             raise UsageError(f"python_tests: the tests are no Python: {error}") from error
-        self.tests, self.timeout, self.memory = tests, timeout, memory_mb * 2**20
-        self._parts = body
+        self.tests, self._parts = tests, body
         self._counted = {i for i, node in enumerate(body) if _is_test(node)}
         if not self._counted:
             raise UsageError("python_tests: no test; write `assert f(2) == 4`, a call, or functions named test_...")
-        if timeout <= 0 or memory_mb < 64:
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= _LONGEST:
             raise UsageError(
-                f"python_tests: timeout {timeout:g} s, memory {memory_mb} MB; give more than 0 s, 64 MB up"
+                f"python_tests: timeout={timeout!r}; give seconds, more than 0 and at most {_LONGEST:,.0f}"
             )
+        if not isinstance(memory_mb, int) or not 64 <= memory_mb <= 2**30:
+            raise UsageError(f"python_tests: memory_mb={memory_mb!r}; give whole MB, 64 or more")
+        self.timeout, self.memory = timeout, memory_mb * 2**20
 
     def tell_text(self) -> str:
         """See `Check`."""
@@ -76,8 +89,10 @@ class PythonTests(Check):
 
     async def _run(self, code: str) -> tuple[list[dict[str, Any]], str]:
         """What the child said, and how it ended early."""
+        mark, own = secrets.token_hex(16), secrets.token_hex(16)
         task = {"code": code, "tests": self.tests, "seconds": self.timeout, "memory": self.memory}
-        given = json.dumps({**task, "file_size": _FILE_SIZE}).encode()
+        given = json.dumps({**task, "file_size": _FILE_SIZE, "mark": mark}).encode()
+        needed = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}  # by Windows
         with tempfile.TemporaryDirectory(prefix="redraft-", ignore_cleanup_errors=True) as folder:
             try:
                 child = await asyncio.create_subprocess_exec(
@@ -86,18 +101,22 @@ class PythonTests(Check):
                     stdout=asyncio.subprocess.PIPE,
                     stderr=asyncio.subprocess.DEVNULL,
                     cwd=folder,
-                    env={name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ},  # Windows needs it
+                    env={**needed, _MARK: own},
                     start_new_session=True,
                 )
             except OSError as error:
                 raise ScoreError(f"python_tests could not start {sys.executable}: {error}") from error
             try:
-                return await self._listen(child, given)
+                return await self._listen(child, given, mark.encode())
             finally:
-                _kill(child)
+                _kill(child, f"{_MARK}={own}".encode())
+                # Else `wait` waits for all who hold the pipe, and a process that got away may do so for ever.
+                child._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
                 await child.wait()
 
-    async def _listen(self, child: asyncio.subprocess.Process, given: bytes) -> tuple[list[dict[str, Any]], str]:
+    async def _listen(
+        self, child: asyncio.subprocess.Process, given: bytes, mark: bytes
+    ) -> tuple[list[dict[str, Any]], str]:
         assert child.stdin is not None
         assert child.stdout is not None
         said: list[dict[str, Any]] = []
@@ -110,14 +129,17 @@ class PythonTests(Check):
                     child.stdin.close()
                 while (line := await child.stdout.readline()) and left > 0:
                     left -= len(line)
-                    said.append(_event(line))
-                    if "start" in said[-1]:
+                    event = _event(line, mark)
+                    said += [event] if event else []
+                    if "start" in event:
                         clock.reschedule(asyncio.get_running_loop().time() + self.timeout)
-                    if "end" in said[-1]:
+                    if "end" in event:
                         return said, ""
         except TimeoutError:
             return said, f"it takes longer than {self.timeout:g} s"
-        except ValueError:  # the code found the pipe and wrote to it
+        except ValueError:  # a line without an end: the code found the pipe and wrote to it
+            left = 0
+        if left <= 0:
             return said, "it wrote where only the tests report"
         return said, "it ended the process, or ran out of its memory or time"
 
@@ -140,11 +162,16 @@ class PythonTests(Check):
         return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
 
 
-def _event(line: bytes) -> dict[str, Any]:
-    event = json.loads(line)
-    if not isinstance(event, dict):
-        raise ValueError("not one of the harness's lines")  # noqa: TRY004 - as for what is no JSON
-    return event
+def _event(line: bytes, mark: bytes) -> dict[str, Any]:
+    """What the harness says in a line; nothing in one that is not the harness's."""
+    if not line.startswith(mark):
+        return {}
+    try:
+        event = json.loads(line[len(mark) :])
+    except (ValueError, RecursionError):
+        return {}
+    form = {name: type(value) for name, value in event.items()} if isinstance(event, dict) else None
+    return event if form in _FORMS else {}
 
 
 def _is_test(node: ast.stmt) -> bool:
@@ -186,13 +213,17 @@ def _without_prose(text: str) -> str:
     return next((code for end in ends if _parses(code := "\n".join(lines[start:end]).rstrip())), "")
 
 
-def _kill(child: asyncio.subprocess.Process) -> None:
-    """End the child and all it started that did not leave its process group."""
+def _kill(child: asyncio.subprocess.Process, mark: bytes) -> None:
+    """End the child with its process group and, on Linux, those who left the group but bear the mark."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(child.pid, signal.SIGKILL)
         else:
             child.kill()
+    for process in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark in process.read_bytes().split(b"\0"):
+                os.kill(int(process.parent.name), signal.SIGKILL)
 
 
 def python_tests(tests: str, *, timeout: float = 5.0, memory_mb: int = 512, **options: Any) -> PythonTests:

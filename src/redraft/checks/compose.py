@@ -117,8 +117,10 @@ class Weighted(AllOf):
                 "weighted() takes pairs: weighted((sentences(3), 2), (contains('salt'), 1), threshold=0.8)"
             )
         super().__init__(*(member for member, _ in pairs), **options)
-        self.weights = tuple(float(weight) for _, weight in pairs)
-        self.threshold = threshold
+        weights = tuple(weight for _, weight in pairs)
+        if not all(map(_is_number, (*weights, threshold))):
+            raise UsageError(f"weighted: weights {weights!r}, threshold {threshold!r}; want numbers")
+        self.weights, self.threshold = tuple(map(float, weights)), threshold
         if min(self.weights) < 0 or not 0 < sum(self.weights) < float("inf") or not 0 <= threshold <= 1:
             raise UsageError(f"weighted: weights {self.weights}, threshold {threshold}; want weights >= 0 and 0..1")
 
@@ -211,6 +213,10 @@ class Not(Composed):
         """Nothing: to undo a form is not to mend a text."""
         del prediction
         return None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def by_code(check: Check) -> bool:

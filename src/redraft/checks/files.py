@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from redraft import registry
 from redraft.checks import aliases
 from redraft.checks.base import Check, FunctionCheck
 from redraft.checks.compose import all_of, any_of, not_, weighted
-from redraft.checks.parse import parse
+from redraft.checks.parse import check_options, parse
 from redraft.checks.userfile import names_of
 from redraft.errors import ConfigError, UsageError
 
@@ -50,6 +50,16 @@ def from_file(path: str | Path) -> list[Check]:
     if read is None:
         raise ConfigError(f"{path}: a check file ends in {', '.join(_READERS)}")
     return read(path)
+
+
+def _loaded(path: Path, form: str, load: Callable[[str], Any], fails: type[Exception] = ValueError) -> Any:
+    """What a file holds. Editors on Windows put a mark before its text."""
+    try:
+        return load(path.read_text(encoding="utf-8-sig"))
+    except RecursionError as error:
+        raise ConfigError(f"{path} is no {form} for checks: it nests too deep") from error
+    except (OSError, ValueError, fails) as error:
+        raise ConfigError(f"{path} is no {form}: {' '.join(str(error).split())}") from error
 
 
 def _from_python(path: Path) -> list[Check]:
@@ -86,10 +96,7 @@ _GROUPS = {"all_of": all_of, "any_of": any_of, "not": not_, "weighted": weighted
 def _from_toml(path: Path) -> list[Check]:
     import tomllib
 
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} is no TOML: {error}") from error
+    data = _loaded(path, "TOML", tomllib.loads)
     if unknown := sorted(set(data) - {"checks", "check"}):
         raise ConfigError(f"{path}: unknown key {unknown[0]!r}; write `checks = [...]` or [[check]] tables")
     found = []
@@ -113,6 +120,7 @@ def _toml_check(item: Any, path: Path, place: str) -> Check:
         if len(kinds) != 1:
             raise UsageError(f"a table names one of {', '.join(('check', *_GROUPS))}, this one {kinds or 'none'}")
         options = {key: value for key, value in item.items() if key not in (kinds[0], "args")}
+        check_options(options)
         if kinds[0] != "check":
             return _toml_group(kinds[0], item, path, place, options)
         name, args = item["check"], item.get("args")
@@ -130,6 +138,8 @@ def _toml_group(kind: str, item: Mapping[str, Any], path: Path, place: str, opti
     if kind == "weighted":
         members = [{k: v for k, v in m.items() if k != "weight"} if isinstance(m, Mapping) else m for m in members]
     made = [_toml_check(member, path, f"{place}.{kind}[{i}]") for i, member in enumerate(members)]
+    if kind == "not" and len(made) != 1:
+        raise UsageError(f"not takes one check, this one has {len(made)}; write any_of or all_of inside it")
     group: Any = _GROUPS[kind]
     parts = zip(made, weights, strict=True) if kind == "weighted" else made
     check: Check = group(*parts, **options)
@@ -141,15 +151,12 @@ def _toml_group(kind: str, item: Mapping[str, Any], path: Path, place: str, opti
 
 _ASSERT_KEYS = ("type", "value", "threshold", "weight", "metric", "provider")
 _SET_KEYS = ("type", "assert", "threshold", "weight", "metric")
+_NO_LIST = "is no list; write {type, value} one after another"
 _TEMPLATE = re.compile(r"\{\{\s*([\w.]+)\s*\}\}")
 
 
 def _from_json(path: Path) -> list[Check]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} is no JSON: {error}") from error
-    return _from_promptfoo(path, data)
+    return _from_promptfoo(path, _loaded(path, "JSON", json.loads))
 
 
 def _from_yaml(path: Path) -> list[Check]:
@@ -159,17 +166,16 @@ def _from_yaml(path: Path) -> list[Check]:
         yaml = import_module("yaml")
     except ImportError as error:
         raise ConfigError(f"{path}: reading YAML needs PyYAML; pip install 'redraft[yaml]'") from error
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
-    return _from_promptfoo(path, data)
+    return _from_promptfoo(path, _loaded(path, "YAML", yaml.safe_load, yaml.YAMLError))
 
 
 def _from_promptfoo(path: Path, data: Any) -> list[Check]:
     found: list[Check] = []
     for place, holder, values in _holders(path, data):
-        asserts = _filled(holder["assert"], values, place)
+        try:
+            asserts = _filled(holder["assert"], values, place)
+        except RecursionError as error:
+            raise ConfigError(f"{place}: assert holds itself, or nests too deep") from error
         pairs = _asserted(asserts, path, place)
         threshold = holder.get("threshold")
         if threshold is None:
@@ -198,20 +204,29 @@ def _holders(path: Path, data: Any) -> Iterator[tuple[str, Mapping[str, Any], Ma
         raise ConfigError(
             f"{path} has {len(judged)} tests with asserts of their own; give a file with those of one test"
         )
-    values = {**(default.get("vars") or {}), **((judged[0].get("vars") or {}) if judged else {})}
+    sources = {f"{path}, defaultTest": default, **({f"{path}, tests": judged[0]} if judged else {})}
+    values: dict[str, Any] = {}
+    both: list[Any] = []
+    for place, source in sources.items():
+        values |= _typed(source.get("vars") or {}, Mapping, f"{place}: vars is no table; write name: value")
+        both += _typed(source.get("assert") or [], list, f"{place}: assert {_NO_LIST}")
     yield from ((str(path), data, values) for _ in (1,) if data.get("assert"))
     # A test's threshold holds for its own asserts and the default ones together.
-    both = [*(default.get("assert") or ()), *(judged[0]["assert"] if judged else ())]
     if both:
-        threshold = judged[0].get("threshold", default.get("threshold")) if judged else default.get("threshold")
-        place = f"{path}, {'tests' if judged else 'defaultTest'}"
+        threshold = next((t["threshold"] for t in reversed(sources.values()) if "threshold" in t), None)
         yield place, {"assert": both, "threshold": threshold}, values
+
+
+def _typed(value: Any, kind: type, why: str) -> Any:
+    if not isinstance(value, kind):
+        raise ConfigError(why)
+    return value
 
 
 def _asserted(asserts: Any, path: Path, place: str) -> list[tuple[Check, float]]:
     """Checks with their weights. What has weight 0 cannot fail a promptfoo test, and is left out."""
     if not isinstance(asserts, list):
-        raise ConfigError(f"{place}: assert is no list; write {{type, value}} one after another")
+        raise ConfigError(f"{place}: assert {_NO_LIST}")
     pairs = []
     for number, item in enumerate(asserts):
         here = f"{place}, assert[{number}]"

@@ -1,7 +1,8 @@
 """The child process of `python_tests`: runs a draft's code, then its tests one by one.
 
 It runs alone (`python -I harness.py`) and imports nothing of redraft. A task comes in as JSON on stdin; what happened
-goes out as one JSON line each on what was stdout: `{"test": 2, "ok": false, "why": "..."}`, and `{"end": true}` last.
+goes out on what was stdout, which the code under test has not: one JSON line each, after the task's mark, such as
+`MARK {"test": 2, "ok": false, "why": "..."}`, and `MARK {"end": true}` last. A line without the mark is the code's.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from types import CodeType, ModuleType
 from typing import Any
 
 _CODE, _TESTS = "<code>", "<tests>"
@@ -27,12 +29,14 @@ def main() -> None:
     _limit(task["seconds"], task["memory"], task["file_size"])
 
     def tell(**said: Any) -> None:
-        out.write(json.dumps(said) + "\n")
+        out.write(f"\n{task['mark']} {json.dumps(said)}\n")  # on a line of its own, whatever the code wrote there
         out.flush()
 
     tell(start=True)
-    names: dict[str, Any] = {"__name__": "__draft__"}
-    if why := _faults(lambda: exec(compile(task["code"], _CODE, "exec"), names)):  # noqa: S102 - what it is for
+    module = ModuleType("__draft__")
+    sys.modules[module.__name__] = module  # dataclasses, pickle and typing look there for a class's module
+    names = vars(module)
+    if why := _faults(lambda: exec(_compiled(task["code"], _CODE), names)):  # noqa: S102 - what it is for
         tell(code=why)
     else:
         for number, node in enumerate(ast.parse(task["tests"]).body):
@@ -87,7 +91,7 @@ def _runner(node: ast.stmt, names: dict[str, Any]) -> Callable[[], Any]:
 
 
 def _run(node: ast.stmt, names: dict[str, Any]) -> None:
-    exec(compile(ast.Module([node], []), _TESTS, "exec"), names)  # noqa: S102 - what it is for
+    exec(_compiled(ast.Module([node], []), _TESTS), names)  # noqa: S102 - what it is for
 
 
 def _call(node: ast.FunctionDef, names: dict[str, Any]) -> None:
@@ -110,7 +114,13 @@ def _hold(node: ast.Assert, names: dict[str, Any]) -> None:
 
 
 def _value(node: ast.expr, names: dict[str, Any]) -> Any:
-    return eval(compile(ast.fix_missing_locations(ast.Expression(node)), _TESTS, "eval"), names)  # noqa: S307
+    return eval(_compiled(ast.fix_missing_locations(ast.Expression(node)), _TESTS, "eval"), names)  # noqa: S307
+
+
+def _compiled(source: str | ast.Module | ast.Expression, name: str, mode: str = "exec") -> CodeType:
+    """By itself: annotations are no texts there, as they are in this file."""
+    code: CodeType = compile(source, name, mode, dont_inherit=True)
+    return code
 
 
 def _shown(value: Any, form: Callable[[Any], str] = repr) -> str:

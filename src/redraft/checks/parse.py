@@ -7,7 +7,7 @@ Names are those of `redraft.checks`, and promptfoo's assert types where ours hav
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ def parse(text: str, *, folder: Path | str = "", **options: Any) -> Check:
     Counts take one number, a range, or one side of it (`chars:..280`, `words:20..`); text checks take all that follows the colon, as it stands. Files are looked for
     in `folder`; `options` go to the check (`field`, `hard`, `tell`, and its own).
     """
+    check_options(options)
     name, _, args = text.partition(":")
     kind, args, folder = name.strip(), args.strip(), Path(folder)
     known = registry.names("checks")
@@ -45,6 +46,17 @@ def parse(text: str, *, folder: Path | str = "", **options: Any) -> Check:
     given, named = form.read(kind, args, folder) if args else ((), {})
     made = factory(*given, **named, **options)
     return not_(made) if opposite else made
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raises `UsageError` for a `field`, `hard` or `tell` of another type, which would be taken in silence."""
+    for name, kind, want in (
+        ("field", str, "the name of an output"),
+        *((n, bool, "true or false") for n in ("hard", "tell")),
+    ):
+        value = options.get(name)
+        if value is not None and not isinstance(value, kind):
+            raise UsageError(f"{name} = {value!r}: give {want}")
 
 
 def _with_options(check: Check, options: dict[str, Any]) -> Check:

@@ -145,8 +145,10 @@ class Number(Check):
         """See `Check`."""
         if _BEGUN.fullmatch(prefix.strip()):
             return "unknown"
-        several = len(re.findall(r"\d[\d.,eE+]*(?=[^\d.,eE+])", prefix)) > 1
-        return "fail" if several or len(prefix) > _DOOMED else "unknown"
+        if len(prefix) > _DOOMED:
+            return "fail"
+        over = [run for run in _RUN.finditer(prefix) if run.end() < len(prefix) and re.search(r"\d", run.group())]
+        return "fail" if len(over) > 1 else "unknown"
 
     def judge(self, value: Any) -> tuple[float, str]:
         """Half the credit for a number that breaks the bounds, a quarter where it has text around it."""
@@ -172,6 +174,7 @@ class Number(Check):
 
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
 _BEGUN = re.compile(r"[+-]?[0-9]*(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{0,3})?")
+_RUN = re.compile(r"[\d.,eE+]+")
 # Not from inside a word, a version or a date; "1,234" may mean either of two numbers and is neither here.
 _INSIDE = re.compile(r"(?<![\w.,])(?:(?<![\d)])[+-])?[0-9]{1,40}(?:\.[0-9]{1,40})?(?![\w]|[.,]\d)")
 _MINUS = str.maketrans({"\u2212": "-"})

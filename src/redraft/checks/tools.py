@@ -7,7 +7,7 @@ The calls are read from the output `tool_calls` of a prediction, in OpenAI's for
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -37,6 +37,8 @@ class ToolCall(Check):
     ) -> None:
         super().__init__(**{"field": FIELD, **options})
         required, forbidden = _names(required, "required"), _names(forbidden, "forbidden")
+        if not (tool is None or isinstance(tool, str)) or not isinstance(none, bool):
+            raise UsageError(f"tool_call({tool!r}, none={none!r}): give the name of a tool, and none=True or False")
         self.tool, self.none, self.forbidden = tool, none, forbidden
         self.required = tuple(dict.fromkeys([*([tool] if tool else []), *required]))
         self._schema: JsonSchema = json_schema({} if arguments is None else arguments)
@@ -88,7 +90,7 @@ def _any_object() -> JsonSchema:
 
 
 def _names(given: Sequence[str], what: str) -> tuple[str, ...]:
-    names = (given,) if isinstance(given, str) else tuple(given)
+    names = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
     if not all(isinstance(name, str) and name for name in names):
         raise UsageError(f"tool_call({what}={given!r}): give the names of tools")
     return names

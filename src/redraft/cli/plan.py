@@ -80,9 +80,7 @@ def _check_fit(options: RunOptions, name: str, checks: list[Check]) -> None:
                 f"--{option} has no use in the strategy {name}{chosen}; it goes with --strategy {' or '.join(names)}"
             )
     if name in _NEED_CHECKS and not checks:
-        raise UsageError(
-            f"{name} has nothing to choose its best attempt by; add --check NAME:ARGS or --checks FILE"
-        )
+        raise UsageError(f"{name} has nothing to choose its best attempt by; add --check NAME:ARGS or --checks FILE")
 
 
 def _author(options: RunOptions, lm: LM) -> Predict:

@@ -106,7 +106,7 @@ def _json_lines(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 continue
             try:
                 fields = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise InputError(f"{file.name} line {number} is no JSON: {error}") from error
             if not isinstance(fields, dict):
                 raise InputError(f"{file.name} line {number}: an example is an object, got {line.strip():.60}")

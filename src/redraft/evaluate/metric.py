@@ -6,11 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from redraft.checks import Judgement
-from redraft.errors import InputError
+from redraft.errors import InputError, ScoreError
 from redraft.evaluate.examples import Example
 from redraft.scoring import as_score, name_of, takes
 from redraft.sync import call_user
 from redraft.types import Prediction, Score
+
+_MOST = 1e12
+"""Larger scores leave no digits for the others in a mean, and overflow where they are summed."""
 
 
 class Metric:
@@ -40,6 +43,8 @@ class Metric:
             return score, score.passed
         given = await call_user(self.metric, example, prediction, *self._trace)
         named = as_score(given, f"metric {name_of(self.metric)!r}")
+        if abs(named.value) > _MOST:
+            raise ScoreError(f"metric {name_of(self.metric)!r} returned {named.value:g}; a score lies within {_MOST:g}")
         verdicts = (*score.verdicts, *named.verdicts)
         feedback = " ".join(filter(None, (score.feedback, named.feedback)))
         whole = Score(value=named.value, feedback=feedback, verdicts=verdicts)

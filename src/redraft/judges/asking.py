@@ -35,14 +35,14 @@ def bounded(hint: str, most: int = HINT) -> str:
 
 
 async def side_by_side(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results in order. The first error cancels the other calls and waits until they have ended."""
-    tasks = [asyncio.ensure_future(call) for call in calls]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    """The results in order, or the first error in order once all have ended: a call that another's error cancelled would
+    be bought anew whenever the run is replayed.
+    """
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return list(results)  # type: ignore[arg-type]
 
 
 class Overheard(Predict):
