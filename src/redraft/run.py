@@ -81,8 +81,7 @@ class Run:
         self.scope = frame.nested_run() if frame else ""
         self._frame = Frame(run=self, scope=self.scope, meter=self.meter, advice=frame.advice if frame else NO_ADVICE)
         self.loop: asyncio.AbstractEventLoop | None = self.parent.loop if self.parent else None
-        self.closed = False
-        self.stop_asked = False
+        self.closed = self.stop_asked = False
         self.models: dict[str, LM] = self.parent.models if self.parent else {}
         self.open_calls: set[Purchase] = self.parent.open_calls if self.parent else set()
         self.nested: set[Run] = set()
@@ -295,7 +294,7 @@ class Run:
         """
         if self.closed:
             self.check_open()
-        assert self.seed is not None  # the run begins
+        _ = self.seed  # the run begins
         self.loop, self._stop = self.loop or asyncio.get_running_loop(), asyncio.Event()
         self._frame.owner = strategy
         if self.parent:

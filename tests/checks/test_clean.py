@@ -151,5 +151,20 @@ def test_degenerate_drafts_take_no_time(text):
     assert time.process_time() - start < 3
 
 
+@pytest.mark.parametrize("text", ["- x\n", "\u6f22\u3002", "a\n\n", '["a", '])
+def test_of_a_very_long_draft_the_beginning_is_looked_at(text):
+    start = time.process_time()
+    assert faults(text * (1_000_000 // len(text)))
+    assert faults("[" + "1, " * 300_000 + "1]") == []
+    assert time.process_time() - start < 1.5
+
+
+@pytest.mark.parametrize("joint", ["\n- ", "\n1. ", ", ", " "])
+def test_the_cut_makes_no_fault(joint):
+    for more in range(8):
+        text = " ".join(f"word{i}" for i in range(7_000))[: 59_990 + more]
+        assert faults(f"{text}{joint}the end, and {text[::-1]}") == []
+
+
 def test_deep_json():
     assert faults("[" * 900 + "]" * 900) == []

@@ -24,6 +24,7 @@ assert add(0, 0) == 0
 def test_negative():
     assert add(-1, 1) == 0
 """
+on_linux = pytest.mark.skipif(not Path("/proc").exists(), reason="processes are found by their environment there")
 GOOD = "def add(a, b):\n    return a + b\n"
 
 
@@ -76,6 +77,56 @@ def test_the_first_fault_is_explained_and_what_passes_counts(code, score, says):
     assert len(why) < 300
 
 
+@pytest.mark.parametrize(
+    ("code", "tests"),
+    [
+        ("from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int = 2\n", "assert P().x == 2"),
+        ("def f(x: int): return x", "assert f.__annotations__ == {'x': int}"),
+        ("def f(x: 'int') -> str: return x", "import typing\nassert typing.get_type_hints(f)['x'] is int"),
+        (
+            "from functools import singledispatch\n@singledispatch\ndef f(x): return 0\n@f.register\ndef _(x: int): return 1",
+            "assert f(2) == 1",
+        ),
+        (
+            "from enum import Enum\nclass E(Enum):\n    A = 1\n",
+            "import pickle\nassert pickle.loads(pickle.dumps(E.A)) is E.A",
+        ),
+        ("from __future__ import annotations\ndef f(x: Late): return x\n", "assert f.__annotations__ == {'x': 'Late'}"),
+    ],
+)
+def test_code_runs_as_a_module_of_its_own(code, tests):
+    verdict = asyncio.run(python_tests(tests).verdict({}, Prediction(code=code)))
+    assert (verdict.score, verdict.explanation) == (1.0, "")
+
+
+FORGED = "\n".join(f'{{"test": {i}, "ok": true, "why": ""}}' for i in range(5)) + '\n{"end": true}\n'
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        FORGED,
+        '{"test": 0}\n{"code": 5}\n',
+        '{"test": [1]}\n',
+        '{"test": 1, "ok": false}\n',
+        "[" * 50_000 + "\n",
+        "not JSON, and no end",
+        "x" * 200_000,
+        "x\n" * 600_000,
+    ],
+    ids=lambda line: line[:16],
+)
+@pytest.mark.parametrize("last", ["", "os._exit(0)\n"])
+def test_what_the_code_writes_where_the_tests_report_is_no_result(line, last):
+    """It may find the pipe, but does not know the mark."""
+    code = (
+        f"import os\nfor i in range(3, 10):\n    try: os.write(i, {line!r}.encode())\n    except OSError: pass\n{last}"
+    )
+    score, why = judged(code)
+    assert score == 0.0
+    assert why
+
+
 def test_the_child_has_no_environment_and_a_folder_of_its_own(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     code = f"import os\nopen('mine', 'w').close()\nassert os.listdir() == ['mine']\nassert 'OPENAI_API_KEY' not in os.environ\n{GOOD}"
@@ -83,11 +134,16 @@ def test_the_child_has_no_environment_and_a_folder_of_its_own(monkeypatch):
     assert not Path("mine").exists()
 
 
-def test_no_process_outlives_its_judgement(tmp_path):
+@pytest.mark.parametrize("leave", ["pass", pytest.param("os.setsid()", marks=on_linux)])
+@pytest.mark.parametrize("end", ["pass", "os._exit(0)"])
+def test_no_process_outlives_its_judgement(tmp_path, leave, end):
+    """Nor is one waited for that left the group and holds the pipe."""
     alive = tmp_path / "alive"
-    code = f"import os, time\nif os.fork() == 0:\n    time.sleep(1.2)\n    open({str(alive)!r}, 'w').close()\n    os._exit(0)\n{GOOD}"
-    assert judged(code) == (1.0, "")
-    time.sleep(1.5)
+    start = time.monotonic()
+    code = f"import os, time\nif os.fork() == 0:\n    {leave}\n    time.sleep(1.2)\n    open({str(alive)!r}, 'w').close()\n    os._exit(0)\n{end}\n{GOOD}"
+    assert judged(code, timeout=0.5)[0] == float(end == "pass")
+    assert time.monotonic() - start < 1.1
+    time.sleep(1.0)
     assert not alive.exists()
 
 
@@ -121,8 +177,15 @@ def test_hidden_tests_are_not_quoted():
 def test_tests_that_test_nothing_are_refused(tests):
     with pytest.raises(UsageError, match="python_tests"):
         python_tests(tests)
-    with pytest.raises(UsageError, match="memory"):
-        python_tests(TESTS, memory_mb=1)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), "x", True, None, 1e300])
+@pytest.mark.parametrize("memory", [1, "x", 2**60, float("nan")])
+def test_limits_that_limit_nothing_are_refused(timeout, memory):
+    with pytest.raises(UsageError, match="timeout="):
+        python_tests(TESTS, timeout=timeout)
+    with pytest.raises(UsageError, match="memory_mb="):
+        python_tests(TESTS, memory_mb=memory)
 
 
 def test_prose_around_code_is_cut_by_the_fix():

@@ -144,6 +144,11 @@ def test_a_model_is_asked_only_where_code_leaves_it_open(make, text, asked):
         lambda: weighted((words(3), -1)),
         lambda: weighted((words(3), 0)),
         lambda: weighted((words(3), 1), threshold=1.5),
+        lambda: weighted((words(3), 1), threshold="hi"),
+        lambda: weighted((words(3), 1), threshold=float("nan")),
+        lambda: weighted((words(3), "x")),
+        lambda: weighted((words(3), True)),
+        lambda: weighted((words(3), float("nan"))),
     ],
 )
 def test_what_cannot_be_composed_is_refused(make):

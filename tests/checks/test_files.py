@@ -72,6 +72,7 @@ def judged(checks, **fields):
     return [asyncio.run(check.verdict({}, prediction)).passed for check in checks]
 
 
+MINE_TOO = "from redraft.checks import words\nchecks = [words(1)]\n"
 TOML = """
 checks = [
     "sentences:1",
@@ -117,12 +118,30 @@ def test_toml(tmp_path):
         ("checks = [{ check = 'words', args = '3' }]", "args a list"),
         ("checks = [{ any_of = ['words:3', 'x'] }]", r"checks\[0\].any_of\[1\]: no check named 'x'"),
         ("checks = [{ all_of = ['words:3'], treshold = 1 }]", "treshold"),
+        ("checks = [{ weighted = [{ check = 'words:3', weight = 'x' }] }]", r"checks\[0\]: .*want numbers"),
+        ("checks = [{ weighted = ['words:3'], threshold = 'hi' }]", r"checks\[0\]: .*threshold 'hi'; want numbers"),
+        ("checks = [{ check = 'words:3', hard = 'yes' }]", r"checks\[0\]: hard = 'yes': give true or false"),
+        ("checks = [{ check = 'words', low = 3, field = 3 }]", "field = 3: give the name of an output"),
+        ("checks = [{ not = 'words:3', tell = 3 }]", "tell = 3: give true or false"),
+        ("checks = [{ not = ['words:3', 'words:4'] }]", r"checks\[0\]: not takes one check, this one has 2"),
+        ("checks = [{ check = 'python_tests', args = ['assert 1'], timeout = nan }]", "timeout=nan; give seconds"),
+        ("checks = [{ check = 'python_tests', args = ['assert 1'], timeout = 'x' }]", "timeout='x'; give seconds"),
+        ("checks = [{ check = 'tool_call', forbidden = 3 }]", r"forbidden=3\): give the names"),
+        ("checks = " + "[" * 5_000, "is no TOML for checks: it nests too deep"),
         ("[[check]]\ncheck = 'sentences:x'", r"check\[0\]: .*neither a number nor a range"),
     ],
 )
 def test_what_is_wrong_in_toml_is_named_with_its_place(tmp_path, text, says):
     with pytest.raises(ConfigError, match=rf"(?s)checks\.toml.*{says}"):
         from_file(write(tmp_path, text, "checks.toml"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("c.toml", "checks = ['words:3']"), ("c.json", '[{"type": "contains", "value": "x"}]'), ("c.py", MINE_TOO)],
+)
+def test_a_byte_order_mark_is_no_text(tmp_path, name, text):
+    assert len(from_file(write(tmp_path, f"\ufeff{text}", name))) == 1
 
 
 # promptfoo
@@ -205,6 +224,10 @@ def test_variables_are_filled_in(tmp_path):
         ({"prompts": ["x"]}, "holds no asserts"),
         ({"assert": A}, "assert is no list"),
         ({"tests": "tests.csv"}, "written out in this file"),
+        ({"tests": [{"assert": [A], "vars": 3}]}, "tests: vars is no table"),
+        ({"tests": [{"assert": "x"}]}, "tests: assert is no list"),
+        ({"defaultTest": {"assert": 3}}, "defaultTest: assert is no list"),
+        ({"defaultTest": {"assert": [A], "vars": [1]}}, "defaultTest: vars is no table"),
         ({"tests": [{"assert": [A]}, {"assert": [B]}]}, "2 tests with asserts of their own"),
         ([A, "contains: x"], r"assert\[1\]: an assert is a table with a type"),
         ([{"type": "containz", "value": "x"}], r"assert\[0\]: no assert type 'containz'; known are: contains"),
@@ -231,7 +254,17 @@ def test_what_is_wrong_in_asserts_is_named_with_its_place(tmp_path, value, says)
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("x.json", "{"), ("x.yaml", "a: [1"), ("x.yml", "- a: 1\n b"), ("x.json", b"\xff")]
+    ("name", "text"),
+    [
+        ("x.json", "{"),
+        ("x.yaml", "a: [1"),
+        ("x.yml", "- a: 1\n b"),
+        ("x.json", b"\xff"),
+        ("x.json", "[" * 100_000),
+        ("x.yaml", "[" * 3_000),
+        ("x.yaml", "assert: &a\n- *a\n"),
+        ("x.yaml", "assert: &a\n  type: *a\n"),
+    ],
 )
 def test_a_broken_file_says_where(tmp_path, name, text):
     file = tmp_path / name

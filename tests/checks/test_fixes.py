@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redraft.checks.answers import matches, one_of
-from redraft.checks.counts import bullets, chars, paragraphs, sentences, words
+from redraft.checks.counts import Sentences, bullets, chars, paragraphs, sentences, words
 from redraft.checks.style import lowercase, no_commas, no_repetition, uppercase
 from redraft.checks.texts import contains, ends_with, forbids, keyword_counts, starts_with
 
@@ -192,6 +192,19 @@ def test_case_and_commas_leave_the_counts(parts, joint):
 def test_sentences_are_counted_in_small_letters():
     text = "The fish is fresh. We, e.g. Dr. Who, ate it. It was good!"
     assert sentences(3).judge(lowercase().fix(text)) == (1.0, "")
+
+
+def test_a_long_text_is_read_as_far_as_it_is_kept():
+    read = []
+
+    class Noting(Sentences):
+        def count(self, text):
+            read.append(len(text))
+            return super().count(text)
+
+    text = "So it goes. " * 10_000
+    assert Noting(3).fix(text) == "So it goes. So it goes. So it goes."
+    assert sum(read) < len(text) + 1_000
 
 
 @pytest.mark.parametrize("text", ["a, ", "a b, ", " ", "- a\n", "1,000,", "So it goes on.\n", '"', "yes "])

@@ -66,6 +66,13 @@ def test_errors_say_what_to_write(text, says):
         parse(text)
 
 
+@pytest.mark.parametrize("text", ["words:3", "not-words:3", "icontains:x"])
+@pytest.mark.parametrize("option", [{"hard": "yes"}, {"tell": 3}, {"field": 3}, {"hard": 1}])
+def test_an_option_of_another_type_is_refused(text, option):
+    with pytest.raises(UsageError, match=rf"{next(iter(option))} = .*: give"):
+        parse(text, **option)
+
+
 @pytest.mark.parametrize("content", ["[1]", "not json", '"text"', b"\xff\xfe\x00"])
 def test_files_that_hold_no_schema(tmp_path, content):
     file = tmp_path / "schema.json"

@@ -240,7 +240,25 @@ def test_a_repair_only_ever_helps(text):
             assert set(re.findall(r"\w", fixed.replace("\\n", ""))) <= set(re.findall(r"\w", text))
 
 
-UNITS = ["[", "{", '["', '{"a":', '"', "```\n", "```a\n", "[]", "{}", "a", "1 ", '\\"', "{'a': 'b',} ", "[1"]
+UNITS = [
+    "1,",
+    "1.",
+    "1e",
+    "[",
+    "{",
+    '["',
+    '{"a":',
+    '"',
+    "```\n",
+    "```a\n",
+    "[]",
+    "{}",
+    "a",
+    "1 ",
+    '\\"',
+    "{'a': 'b',} ",
+    "[1",
+]
 
 
 @pytest.mark.parametrize("unit", UNITS)

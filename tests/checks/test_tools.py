@@ -76,6 +76,10 @@ def test_nearly_json_is_repaired():
         {"none": True, "required": ["a"]},
         {"required": ["a"], "forbidden": ["a"]},
         {"required": [5]},
+        {"forbidden": 3},
+        {"required": None},
+        {"name": 3},
+        {"none": "yes"},
         {"arguments": {"type": "objekt"}},
     ],
 )

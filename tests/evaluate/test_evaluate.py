@@ -167,6 +167,15 @@ def test_a_metric_that_fails_is_no_zero():
     assert "echo: 2 judge errors, left out of the mean; first: example 0" in str(report)
 
 
+@pytest.mark.parametrize("huge", [1e308, -1e308, 10**400, float("inf")])
+def test_a_score_that_no_mean_can_hold_is_a_judge_error(huge):
+    report = Evaluate(numbered(4), lambda example, prediction: huge if example.gold else 1.0)({"echo": echo})
+    judged = report["echo"]
+    assert judged.judge_errors in (1, 2, 3)
+    assert judged.score == 1.0
+    assert "judge error" in str(report)
+
+
 def test_a_mistake_in_every_item_is_raised():
     lm = FunctionLM(lambda request: "x", price=None)
     with pytest.raises(PriceUnknownError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 
@@ -9,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from redraft import Run
 from redraft.errors import InputError, ParseError
+from redraft.journal import MemoryStore
 from redraft.judges import BestOfList, Pairwise
 from redraft.testing import FunctionLM, ScriptedLM
 
@@ -163,6 +166,24 @@ def test_drafts_are_marked_and_criteria_told():
 def test_no_verdict_is_an_error():
     with pytest.raises(ParseError):
         BestOfList(FunctionLM(lambda r: "hm"))(task="t", drafts=["a", "b"])
+
+
+async def test_votes_that_fail_are_bought_once():
+    """One vote's error does not cancel another that is under way: the run's replay would buy that again."""
+
+    async def answer(request):
+        first = listed(request.messages[-1]["content"])["A"] == DRAFTS[0]
+        await asyncio.sleep(0.0 if first else 0.05)
+        return "hm"
+
+    lm, store = FunctionLM(answer), MemoryStore()
+    asked = []
+    for _ in range(2):
+        with pytest.raises(ParseError):
+            async with Run(store=store, run_id="votes"):
+                await BestOfList(lm, shuffles=4).acall(task="t", drafts=DRAFTS)
+        asked.append(len(lm.requests))
+    assert asked == [8, 8]
 
 
 @pytest.mark.parametrize("drafts", [[], [1], ["a", None]])

@@ -83,9 +83,10 @@ class _Crowd:
         except (BudgetExceeded, RunClosed) as error:
             self.ended = error
             return None
+        own = () if attempt.error is None else (type(attempt.error),)
         try:
             return await self.settler.settle(attempt)
-        except Exception as error:
+        except own as error:
             if error is not attempt.error:
                 raise
             self.ended = error  # one failure too many; what is under way is paid for
