@@ -194,6 +194,7 @@ def test_prose_around_code_is_cut_by_the_fix():
     assert check.fix(f"```python\n{GOOD}```") == GOOD.rstrip()
     assert check.fix(GOOD.rstrip()) is None
     assert check.fix("I cannot do that.") is None
+    assert check.fix(f"```\n{GOOD * 10_000}```") is None, "so long a text is left as it is"
 
 
 @given(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import string
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from redraft import registry
 from redraft.checks import Check, aliases, parse
 from redraft.checks.parse import FORMS
 from redraft.errors import UnknownNameError, UsageError
+from redraft.grammar import accepts
 
 
 @pytest.mark.parametrize(
@@ -221,6 +223,13 @@ def test_every_refusal_says_what_to_do_instead(kind):
 
 
 PIECES = st.sampled_from(["fo", "ab", "a", "Fo", "\u00df", "SS", "\u03c3", "\u03a3"])
+
+
+@pytest.mark.parametrize("piece", ['<a> "b"', string.punctuation, "\u00e9\u6f22\n\t"])
+@pytest.mark.parametrize("at", ["anywhere", "start", "end"])
+def test_a_piece_is_in_its_language_as_it_is_spelled(piece, at):
+    assert accepts(aliases.Holds(piece, at=at).constraint().grammar(), piece)
+    assert accepts(aliases.Equals(piece).constraint().grammar(), piece)
 
 
 @given(

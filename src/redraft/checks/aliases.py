@@ -16,6 +16,7 @@ from typing import Any, Literal
 from redraft.checks.base import Check, FunctionCheck, Guard
 from redraft.checks.constraint import Constraint
 from redraft.checks.mend import load, values_in
+from redraft.checks.patterns import escaped
 from redraft.checks.structure import JsonSchema, JsonValid
 from redraft.errors import UnknownNameError, UsageError
 
@@ -58,7 +59,7 @@ class Holds(Check):
         before = "" if self.at == "start" else _ANYTHING
         after = "" if self.at == "end" else _ANYTHING
         joint = " & " if self.every else " | "
-        return Constraint(joint.join(f"/{before}{literal(piece)}{after}/" for piece in self.pieces))
+        return Constraint(joint.join(f"/{before}{escaped(piece)}{after}/" for piece in self.pieces))
 
     def guard(self, prefix: str) -> Guard:
         """See `Check`. Case folding takes each character by itself, so that what follows changes nothing before it."""
@@ -101,7 +102,7 @@ class Equals(Check):
 
     def constraint(self) -> Constraint | None:
         """See `Check`."""
-        return Constraint(f"/{literal(self.wanted)}/", bounded=True) if self.wanted and not self.json else None
+        return Constraint(f"/{escaped(self.wanted)}/", bounded=True) if self.wanted and not self.json else None
 
     def fix(self, value: Any) -> Any:
         """See `Check`."""
@@ -132,12 +133,6 @@ class HoldsJson(Check):
 
 
 _ANYTHING = r"(?s:.*)"
-
-
-def literal(text: str) -> str:
-    """A text as a regex of the constraint language."""
-    named = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}
-    return "".join(named.get(c) or (c if c.isalnum() or c == " " or not c.isascii() else f"\\{c}") for c in text)
 
 
 def is_known(kind: str) -> bool:

@@ -7,10 +7,10 @@ unfinished text (`guard`). Only one that says so (`asks`) calls a model.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from redraft.errors import ScoreError
+from redraft.errors import ScoreError, UsageError
 from redraft.scoring import as_score, name_of, takes_two
 from redraft.sync import call_user
 from redraft.types import Inputs, Prediction, Verdict, draft_text
@@ -20,6 +20,17 @@ if TYPE_CHECKING:
 
 Guard = Literal["pass", "fail", "unknown"]
 """What a prefix already tells: whatever follows, it will pass, or fail; or that depends on what follows."""
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raises `UsageError` for a `field`, `hard` or `tell` of another type, which would be taken in silence."""
+    for name, kind, want in (
+        ("field", str, "the name of an output"),
+        *((n, bool, "true or false") for n in ("hard", "tell")),
+    ):
+        value = options.get(name)
+        if value is not None and not isinstance(value, kind):
+            raise UsageError(f"{name} = {value!r}: give {want}")
 
 
 class Check:
@@ -32,6 +43,7 @@ class Check:
     """It calls a model: judged last, and only where what code sees has passed."""
 
     def __init__(self, *, field: str | None = None, hard: bool = True, tell: bool = True) -> None:
+        check_options({"field": field, "hard": hard, "tell": tell})
         self.field = field
         """The output field that is judged; None: the whole draft as text."""
         self.hard = hard

@@ -40,6 +40,7 @@ _FORMS: tuple[dict[str, type], ...] = (
 )
 """What the harness says."""
 _QUOTED = 160
+_FIXED = 200_000  # characters
 _TRIMMED = 40  # lines of prose, before or after code without a fence, that `fix` cuts at most
 
 
@@ -79,8 +80,8 @@ class PythonTests(Check):
         return self._as_verdict(*self._sum_up(*await self._run(code_of(value))))
 
     def fix(self, value: Any) -> Any:
-        """The code without its fence, or without the prose before and after it."""
-        if not isinstance(value, str):
+        """The code without its fence, or without the prose before and after it; of at most 200,000 characters."""
+        if not isinstance(value, str) or len(value) > _FIXED:
             return None
         code = code_of(value)
         if not _parses(code):

@@ -14,7 +14,6 @@ from redraft.checks.segment import (
     least_sentences,
     sentence_spans,
     split_paragraphs,
-    split_sentences,
     split_words,
 )
 from redraft.errors import UsageError
@@ -156,7 +155,7 @@ class Sentences(Count):
 
     def count(self, text: str) -> int:
         """See `Count`."""
-        return len(split_sentences(text))
+        return sum(1 for _ in sentence_spans(text))
 
     def least(self, prefix: str) -> int:
         """See `Count`."""

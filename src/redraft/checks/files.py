@@ -34,9 +34,9 @@ from typing import Any
 
 from redraft import registry
 from redraft.checks import aliases
-from redraft.checks.base import Check, FunctionCheck
+from redraft.checks.base import Check, FunctionCheck, check_options
 from redraft.checks.compose import all_of, any_of, not_, weighted
-from redraft.checks.parse import check_options, parse
+from redraft.checks.parse import parse
 from redraft.checks.userfile import names_of
 from redraft.errors import ConfigError, UsageError
 

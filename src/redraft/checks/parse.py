@@ -7,14 +7,14 @@ Names are those of `redraft.checks`, and promptfoo's assert types where ours hav
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from redraft import registry
 from redraft.checks import aliases
-from redraft.checks.base import Check
+from redraft.checks.base import Check, check_options
 from redraft.checks.compose import not_
 from redraft.errors import UsageError
 
@@ -46,17 +46,6 @@ def parse(text: str, *, folder: Path | str = "", **options: Any) -> Check:
     given, named = form.read(kind, args, folder) if args else ((), {})
     made = factory(*given, **named, **options)
     return not_(made) if opposite else made
-
-
-def check_options(options: Mapping[str, Any]) -> None:
-    """Raises `UsageError` for a `field`, `hard` or `tell` of another type, which would be taken in silence."""
-    for name, kind, want in (
-        ("field", str, "the name of an output"),
-        *((n, bool, "true or false") for n in ("hard", "tell")),
-    ):
-        value = options.get(name)
-        if value is not None and not isinstance(value, kind):
-            raise UsageError(f"{name} = {value!r}: give {want}")
 
 
 def _with_options(check: Check, options: dict[str, Any]) -> Check:

@@ -144,7 +144,7 @@ class NoRepetition(Check):
 
     def fix(self, value: Any) -> str | None:
         """The text without what comes again."""
-        if not isinstance(value, str) or "```" in value or clean.as_json(value) is not None:
+        if not isinstance(value, str) or len(value) > _LONG or "```" in value or clean.as_json(value) is not None:
             return None
         text = value
         for kind in ("sentence", "line"):
@@ -156,6 +156,7 @@ class NoRepetition(Check):
 _NUMBER = re.compile(r"^([ \t]*)(\d+)(?=[.)]\s)", re.MULTILINE)
 _BARE = re.compile(r"\s*(?:[-*+\u2022]|\d+[.)])?\s*")
 _GONE = "\0"
+_LONG = 200_000  # characters; longer than that no draft is that is worth mending
 
 
 def _without(text: str, spans: list[Span]) -> str:
