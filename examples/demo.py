@@ -1,4 +1,4 @@
-"""What you see: a small model on this machine climbs the ladder, rung by rung, until a text meets its checks; then an
+"""What you see: a small model on this machine climbs the ladder, rung by rung, until a text meets its checks; an
 editor persona asks for more, and a revision replaces the best draft only for a reason. No key, no GPU.
 
 Expected output: for each task the rungs that were climbed and why, each draft with its verdicts, what changed, why it
@@ -26,13 +26,8 @@ SCENES: list[tuple[str, str, Refining]] = [
         Refine(write, N=3, checks=[checks.bullets(3), checks.lowercase()]),
     ),
     (
-        "Write an advertisement for a bakery named Crumb.",
-        "what it cannot mend is held while decoding: 12 to 25 words, the name, no commas",
-        Refine(write, N=3, checks=[checks.words(12, 25), checks.contains("Crumb"), checks.no_commas()]),
-    ),
-    (
         "Review La Maison, a French restaurant",
-        "then an editor looks at it: three sentences, the name",
+        "an editor asks for more, and a revision has to win: three sentences, the name",
         Reflect(
             write,
             writer="food writer",
@@ -42,6 +37,11 @@ SCENES: list[tuple[str, str, Refining]] = [
             checks=[checks.sentences(3), checks.contains("La Maison")],
             revise="fresh",  # a model this small does worse when it is shown its bad draft
         ),
+    ),
+    (
+        "Write an advertisement for a bakery named Crumb.",
+        "what it cannot mend is held while decoding: 12 to 25 words, the name, no commas",
+        Refine(write, N=3, checks=[checks.words(12, 25), checks.contains("Crumb"), checks.no_commas()]),
     ),
 ]
 

@@ -89,7 +89,11 @@ def settings() -> Settings:
 def _changed(base: Settings, changes: Mapping[str, Any]) -> Settings:
     known = Settings.__dataclass_fields__
     if unknown := [name for name in changes if name not in known]:
-        raise ConfigError(f"no setting named {unknown[0]!r}; the settings are: {', '.join(known)}")
+        from difflib import get_close_matches
+
+        name = "model" if unknown[0] == "lm" else next(iter(get_close_matches(unknown[0], known, 1)), "")
+        hint = f" Did you mean {name!r}?" if name else ""
+        raise ConfigError(f"no setting named {unknown[0]!r}.{hint} The settings are: {', '.join(known)}")
     check_fits(changes)
     return replace(base, **changes)
 

@@ -68,8 +68,9 @@ class Result(Prediction):
 
     def receipt(self) -> str:
         """One line: what was kept, what it cost, why it stopped."""
+        made = [a.index + 1 for a in self.attempts if a.prediction is not None or a.usage.calls]
         return (
-            f"kept draft {self.best.index + 1} of {len(self.attempts)} | {count(self.usage.calls, 'call')} | "
+            f"kept draft {self.best.index + 1} of {max(made, default=1)} | {count(self.usage.calls, 'call')} | "
             f"{tokens(self.usage)} | {dollars(self.cost)} | stopped: {self.stop_reason}"
         )
 

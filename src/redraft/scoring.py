@@ -9,6 +9,7 @@ from typing import Any
 
 from redraft.errors import ScoreError
 from redraft.jsonable import plain
+from redraft.sync import call_user
 from redraft.types import Attempt, Prediction, Score
 
 _VALUES = (str, bytes, list, tuple, set, int, float)
@@ -51,6 +52,13 @@ def rank(attempt: Attempt) -> tuple[int, float]:
 def name_of(thing: Any) -> str:
     """What to call a user's function, class or object in a message."""
     return str(getattr(thing, "__name__", None) or type(thing).__name__)
+
+
+async def ask(fn: Any, given: Mapping[str, Any]) -> Any:
+    """Call a judge of a user's: by the names of what it is given, or, where its own names differ, in that order."""
+    if hasattr(fn, "acall") or takes(fn, 0, given):
+        return await call_user(fn, **given)
+    return await call_user(fn, *given.values())
 
 
 def takes_two(fn: Callable[..., Any]) -> bool:

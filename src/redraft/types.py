@@ -324,7 +324,7 @@ class Attempt:
         score = "" if self.score is None else f", score {self.score.value:.2f}"
         said = self.text if self.error is None else f"{type(self.error).__name__}: {self.error}"
         kept = f"{'accepted' if self.accepted else 'rejected'}: {self.reason}" if self.reason else "undecided"
-        return f"<Attempt {self.index}{score}, {kept}: {said[:60]!r}{'...' if len(said) > 60 else ''}>"
+        return f"<draft {self.index + 1}{score}, {kept}: {said[:60]!r}{'...' if len(said) > 60 else ''}>"
 
     @property
     def text(self) -> str:

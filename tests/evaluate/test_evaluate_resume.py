@@ -93,7 +93,9 @@ async def test_cancelled_half_way_it_goes_on_where_it_was(tmp_path):
     usage = [s.usage for s in report.standings]
     assert report.complete
     assert all(s.n == 10 for s in report.standings)
-    assert sum(u.calls for u in usage) == len(lm.requests) > bought
+    # A call that was cut off between its intent and the model counts as one, though the model never saw it.
+    assert len(lm.requests) <= sum(u.calls for u in usage) <= len(lm.requests) + 3
+    assert len(lm.requests) > bought
     assert sum(item.resumed for item in report.items) >= done
 
 

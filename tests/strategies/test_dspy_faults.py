@@ -19,6 +19,7 @@ import pytest
 from redraft import BestOfN, Budget, Module, Predict, Prediction, Refine, Score, checks, context
 from redraft.errors import AuthError, BadRequestError, InputError, ParseError, RunFailed, ScoreError, UnsupportedError
 from redraft.signature import as_signature
+from redraft.strategies.advisor import said_of
 from redraft.testing import FunctionLM, ScriptedLM
 from redraft.testing.words import EVERYTHING
 
@@ -542,3 +543,27 @@ async def test_twelve_bad_of_two_hundred_lose_nothing(method):
     bad = [r for r in results if isinstance(r, ParseError)]
     assert ([r.n for r in results if r not in bad], len(bad), len(lm.requests)) == ([1] * 188, 12, 200)
     assert all(len(error.attempts) == 1 for error in bad)
+
+
+def test_the_advisor_sees_what_each_module_of_a_program_wrote():
+    """dspy hands over a trajectory; a number alone blames nobody."""
+    lm = FunctionLM(lambda request: "nothing" if "scored by code" in str(request.messages) else "soap, water")
+
+    class Ad(Module):
+        def __init__(self):
+            self.facts = Predict("product -> facts", lm=lm)
+            self.write = Predict("facts -> ad", lm=lm)
+
+        async def aforward(self, product):
+            return await self.write.acall(facts=(await self.facts.acall(product=product)).facts)
+
+    Refine(Ad(), N=2, reward_fn=lambda args, pred: 0.1)(product="Suds")
+    asked = str(lm.requests[2].messages)
+    assert "facts: product -> facts, wrote: soap, water" in asked
+    assert "write: facts -> ad, wrote: soap, water" in asked
+
+
+def test_of_a_lambda_only_the_lambda_is_shown_to_the_advisor():
+    secret, reward = "hunter2", lambda args, pred: 0.25
+    assert said_of(reward) == "lambda args, pred: 0.25"
+    assert secret not in said_of(reward)

@@ -55,13 +55,13 @@ def test_constrain_if_the_checks_and_the_model_allow_it(script, say):
 def test_else_a_fresh_prompt_with_a_hint(checks, capabilities, why):
     lm = ScriptedLM(["one", "two"], capabilities=capabilities)
     result = Refine(write(lm), N=2, checks=checks)(topic="x")
-    assert rungs(result)[1] == ("resample", why)
+    assert rungs(result)[1] == ("resample", f"{why}; with a hint")
 
 
 def test_more_than_one_output_is_not_constrained(script):
     lm = script('{"title": "a", "review": "b"}', '{"title": "a", "review": "b"}')
     result = Refine(Predict("topic -> title, review", lm=lm), N=2, checks=[words(5, field="review")])(topic="x")
-    assert rungs(result)[1] == ("resample", "the output is not one text")
+    assert rungs(result)[1] == ("resample", "the output is not one text; with a hint")
 
 
 def test_a_constrained_draft_is_told_only_what_the_constraint_does_not_hold(script, say):
@@ -336,6 +336,24 @@ def test_a_judge_without_a_verdict_guesses_nothing(script, verdict):
     assert len(noted(result, "judge_error")) == 1
 
 
+@pytest.mark.parametrize("judge", [lambda t, d: 1, lambda task, options: 1, lambda drafts, task: len(drafts) - 1])
+def test_a_judges_arguments_may_have_any_names(script, judge):
+    result = BestOfN(write(script("a", "b")), N=2, judge=judge)(topic="x")
+    assert result.review == "b"
+
+
+def test_a_check_of_a_field_that_is_not_there_is_refused_at_the_door():
+    with pytest.raises(InputError, match="check 'words' looks at field 'zz', but the output fields are: review"):
+        Refine("topic -> review", checks=[words(3, field="zz")])
+
+
+def test_a_fix_that_makes_no_text_of_a_text_is_no_repair(script):
+    five = check(lambda text: "!" not in text, tell="Be calm.", fix=lambda text: 5)
+    result = Refine(write(script("hey!")), N=1, checks=[five])(topic="x")
+    assert result.review == "hey!"
+    assert "made int of a text" in noted(result, "judge_error")[0]["error"]
+
+
 def test_a_judge_alone_is_enough_to_choose_by(script):
     result = BestOfN(write(script("a", "b", "c")), N=3, judge=lambda task, drafts: 2)(topic="x")
     assert result.review == "c"
@@ -465,10 +483,17 @@ def test_wasteful_set_ups_are_named_once(options, said, capsys):
     lm = FunctionLM(lambda request: "abc", name="openai/gpt-4.1-mini")
     strategy = Refine(write(lm), N=2, **options)
     notes, err = linted(strategy, capsys, topic="x")
-    assert [said in note["text"] for note in notes] == [True]
+    assert sum(said in note["text"] for note in notes) == 1
     assert said in err
-    notes, err = linted(strategy, capsys, topic="x")
-    assert (len(notes), err) == (1, "")
+    assert linted(strategy, capsys, topic="x") == (notes, ""), "once a process, but on record in each run"
+
+
+def test_a_draft_that_cannot_be_judged_is_said(script, capsys):
+    notes, err = linted(
+        Refine(write(script("a", "b")), N=2, reward_fn=lambda args, pred: pred.nofield), capsys, topic="x"
+    )
+    assert len(notes) == 2
+    assert "a draft could not be judged: AttributeError" in err
 
 
 def test_a_model_call_inside_a_reward_is_named(capsys):

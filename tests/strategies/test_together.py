@@ -142,7 +142,9 @@ def test_a_check_whose_constraint_fails_is_not_constrained():
             raise ValueError("boom")
 
     result = Refine(write(ScriptedLM(["a", "b"])), N=2, checks=[Broken()])(topic="x")
-    assert [e.data["why"] for e in result.events if e.kind == "propose"][1] == "a check's constraint failed"
+    assert [e.data["why"] for e in result.events if e.kind == "propose"][
+        1
+    ] == "a check's constraint failed; with a hint"
     assert "boom" in next(e.data["error"] for e in result.events if e.kind == "judge_error")
 
 

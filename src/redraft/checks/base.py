@@ -82,6 +82,10 @@ class Check:
         value = self.fix(prediction[field])
         if value is None or value == prediction[field]:
             return None
+        if isinstance(prediction[field], str) and not isinstance(value, str):
+            raise ScoreError(
+                f"the fix of check {self.name!r} made {type(value).__name__} of a text; return a text or None"
+            )
         return Prediction({**prediction.to_dict(), field: value})
 
     def guard(self, prefix: str) -> Guard:

@@ -66,7 +66,10 @@ def _from_python(path: Path) -> list[Check]:
     names = names_of(path)
     found = names.get("checks")
     if not isinstance(found, list | tuple):
-        found = [value for value in names.values() if isinstance(value, Check)]
+        lists = [value for value in names.values() if isinstance(value, list | tuple)]
+        found = [
+            c for value in (*names.values(), *(c for items in lists for c in items)) if isinstance(c := value, Check)
+        ]
     if not found or not all(callable(c) or isinstance(c, Check) for c in found):
         raise ConfigError(
             f"{path} defines no checks; write `checks = [sentences(3), ...]` or decorate functions with @check"

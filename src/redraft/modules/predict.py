@@ -49,7 +49,8 @@ class Predict(Module):
         self.reasks = reasks
         self.role = role
         if unknown := sorted(set(sampling) - _SAMPLING):
-            raise InputError(f"unknown sampling parameter {unknown[0]!r}; known: {', '.join(sorted(_SAMPLING))}")
+            hint = " (a model is given as lm=)" if unknown[0] == "model" else ""
+            raise InputError(f"unknown sampling parameter {unknown[0]!r}{hint}; known: {', '.join(sorted(_SAMPLING))}")
         if "n" in sampling:
             raise InputError("Predict asks for one reply; use BestOfN for several")
         if temperature is not None and not 0 <= temperature < math.inf:

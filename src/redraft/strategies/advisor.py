@@ -4,6 +4,7 @@ function says of itself, and answers with a short hint; for a program of several
 
 from __future__ import annotations
 
+import ast
 import difflib
 import inspect
 import textwrap
@@ -12,6 +13,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from redraft.errors import BudgetExceeded, RedraftError, RunClosed, ScoreError
+from redraft.journal import CALL
 from redraft.judges import persona_text
 from redraft.modules import Module, Predict
 from redraft.modules.wire import restate
@@ -67,7 +69,8 @@ async def advise(advisor: Any, strategy: Refining, run: Run, inputs: Inputs, tri
         "task": restate(inputs, instructions_of(module), ""),
     }
     if len(paths) > 1:
-        given["modules"] = "\n".join(f"{path}: {what}" for path, what in paths.items())
+        wrote = outputs_of(run, tried)
+        given["modules"] = "\n".join(f"{path}: {what}{wrote.get(path, '')}" for path, what in paths.items())
     try:
         said = as_prediction(await run.judging(advisor, advisor.acall(**given)))
         if "advice" not in said:
@@ -125,6 +128,18 @@ def own_lm(module: Any) -> Any:
     return next((lm for _, m in inside if (lm := getattr(m, "lm", None)) is not None), None)
 
 
+def outputs_of(run: Run, tried: Attempt) -> dict[str, str]:
+    """What each module inside wrote in an attempt, by path, as a part of a sentence."""
+    scope = f"{run.scope}/attempt[{tried.index}]/"
+    wrote: dict[str, str] = {}
+    for event in run.journal.events:
+        if event.kind == CALL and event.scope.startswith(scope):
+            places = [part.partition(":")[0] for part in event.scope.removeprefix(scope).split("/")]
+            text = event.data["completion"]["choices"][0].get("text", "")
+            wrote[".".join(places[1:])] = f", wrote: {_bounded(text)}"
+    return wrote
+
+
 def author_of(run: Run, tried: Attempt) -> LM | None:
     """The model that wrote an attempt; None if it asked none."""
     reply = written_by(run, tried)
@@ -147,9 +162,19 @@ def _said_of(reward: Callable[..., Any]) -> str:
         reward = reward.func
     target = reward if inspect.isroutine(reward) or inspect.isclass(reward) else type(reward)
     try:
-        return textwrap.dedent(inspect.getsource(target))[:_CODE]
+        source = textwrap.dedent(inspect.getsource(target))[:_CODE]
     except (OSError, TypeError):
         return inspect.getdoc(reward) or name_of(reward)
+    return source if name_of(target) != "<lambda>" else _lambda_in(source)
+
+
+def _lambda_in(source: str) -> str:
+    """The lambda alone: the line that it stands in is nobody's business."""
+    try:
+        found = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Lambda)]
+    except SyntaxError:  # the line is a part of a statement
+        found = []
+    return (ast.get_source_segment(source, found[0]) or "") if len(found) == 1 else "a lambda"
 
 
 ONE = "attempt, score, scored_by, task -> advice"

@@ -50,6 +50,12 @@ class Refining(Module):
         check_fits({"budget": budget or Budget()})
         self.module = as_module(module)
         self.judgement = Judgement(checks, reward_fn)
+        outputs = self.module.signature.outputs if isinstance(self.module, Predict) else {}
+        for check in self.judgement.checks:
+            if outputs and check.field not in (None, *outputs):
+                raise InputError(
+                    f"check {check.name!r} looks at field {check.field!r}, but the output fields are: {', '.join(outputs)}"
+                )
         self.threshold = threshold
         self.budget = budget
 

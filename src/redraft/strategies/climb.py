@@ -9,13 +9,14 @@ from redraft.checks import Check
 from redraft.checks.clean import faults
 from redraft.config import resolve_lm
 from redraft.errors import BadRequestError, LMError, ParseError, ScoreError
+from redraft.frame import warn
 from redraft.protocols import LM
+from redraft.result import count
 from redraft.run import Run
-from redraft.scoring import name_of, rank
+from redraft.scoring import ask, name_of, rank
 from redraft.strategies.advisor import advise, author_of, instructions_of
 from redraft.strategies.base import is_small
 from redraft.strategies.ladder import Rung, constraint_for, was_cut, written, written_by
-from redraft.sync import call_user
 from redraft.types import Attempt, Inputs, Prediction, StopReason
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ class Climb:
         hint, hints = await self._learn(self.last, lm, rung.under)
         own = rung.name == "constrain" and not self.constrained and not self.ladder.temperatures
         self.constrained |= rung.name == "constrain"
-        return rung.but(lm=lm, temperature=None if own else self.ladder.temperature(i), hint=hint, hints=hints)
+        why = f"{rung.why}; with {'advice' if self._learned else 'a hint'}" if hint or hints else rung.why
+        temperature = None if own else self.ladder.temperature(i)
+        return rung.but(why=why, lm=lm, temperature=temperature, hint=hint, hints=hints)
 
     def sample(self, i: int) -> Rung:
         """Attempt `i` without anything learned: the first at the module's own temperature, the others varied."""
@@ -61,7 +64,7 @@ class Climb:
     async def _chosen(self, i: int, lm: LM | None) -> Rung:
         best, revise = self.run.best, self.ladder.revise
         if lm is not None and lm is not self._model(i - 1):
-            return Rung(name="escalate", why=f"{i} drafts were not enough: the next model is {lm.name}")
+            return Rung(name="escalate", why=f"{count(i, 'draft')} not good enough: the next model is {lm.name}")
         if revise == "edit" and best is not None:
             return Rung(name="edit", why="asked for", parent=best)
         if revise in ("auto", "constrain"):
@@ -120,6 +123,8 @@ class Climb:
         if tried.error is not None:
             self.run.reject(tried, f"failed: {tried.error}")
             self.failures += 1
+            if isinstance(tried.error, ScoreError):
+                warn(f"a draft could not be judged: {tried.error}")
             if self.failures > self.strategy.fail_count:
                 raise tried.error
             return None
@@ -214,13 +219,15 @@ class Climb:
         judge = self.ladder.judge
         given = {"task": self.strategy.task(self.inputs), "drafts": [a.text for a in alike]}
         try:
-            said = await self.run.judging(judge, call_user(judge, **given))
+            said = await self.run.judging(judge, ask(judge, given))
         except ParseError as error:
             self.run.journal.note("judge_error", scope=self.run.scope, error=f"{name_of(judge)}: {error}")
             return
         chosen = said["best"] if isinstance(said, Mapping | Prediction) and "best" in said else said
         if not isinstance(chosen, int) or isinstance(chosen, bool) or not 0 <= chosen < len(alike):
-            self.run.journal.note("judge_error", scope=self.run.scope, error=f"{name_of(judge)} picked {chosen!r:.80}")
+            said = f"{name_of(judge)} picked {chosen!r:.80} of {len(alike)} drafts: give an index from 0"
+            self.run.journal.note("judge_error", scope=self.run.scope, error=said)
+            warn(said)
         elif alike[chosen].index != best.index:
             self.run.accept(alike[chosen], f"the judge prefers it to {len(alike) - 1} that score the same")
 

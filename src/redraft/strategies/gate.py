@@ -12,8 +12,7 @@ from typing import Any
 
 from redraft.errors import ParseError
 from redraft.run import Run
-from redraft.scoring import name_of
-from redraft.sync import call_user
+from redraft.scoring import ask, name_of
 from redraft.types import Attempt, Prediction, Score, StopReason
 
 MIN_GAIN = 1e-6
@@ -58,7 +57,7 @@ class Gate:
     async def _ask_judge(self, best: Attempt, revision: Attempt) -> StopReason | None:
         given = {"task": self.task, "challenger": revision.text, "incumbent": best.text}
         try:
-            said = await self.run.judging(self.judge, call_user(self.judge, **given))
+            said = await self.run.judging(self.judge, ask(self.judge, given))
         except ParseError as error:
             return self._no_verdict(revision, str(error))
         wins = said["wins"] if isinstance(said, Mapping | Prediction) and "wins" in said else said

@@ -53,7 +53,11 @@ class Rung:
 
 def constraint_for(module: Any, judgement: Judgement, lm: LM | None, *, mended: bool = False) -> Rung | str:
     """The rung "constrain", or why it cannot be climbed. Only a lone text output can be decoded under a constraint."""
-    if not isinstance(module, Predict) or not module.signature.plain:
+    if not judgement.checks:
+        return "there are no checks to decode under"
+    if not isinstance(module, Predict):
+        return "only a Predict's own text can be decoded under a constraint"
+    if not module.signature.plain:
         return "the output is not one text"
     constraint, under = judgement.constraint(next(iter(module.signature.outputs)), mended=mended)
     if constraint is None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from redraft.budget import Budget
 from redraft.frame import warn
 from redraft.protocols import LM
 from redraft.run import Run
@@ -71,9 +72,9 @@ class Refine(Refining):
         temperature: float | Sequence[float] | None = None,
         fix: bool = True,
         clean: bool = True,
-        **options: Any,
+        budget: Budget | None = None,
     ) -> None:
-        super().__init__(module, checks=checks, reward_fn=reward_fn, threshold=threshold, **options)
+        super().__init__(module, checks=checks, reward_fn=reward_fn, threshold=threshold, budget=budget)
         self.N, self.fail_count = checked_attempts(N, fail_count)
         lm = own_lm(self.module)
         self.ladder = Ladder(
