@@ -1,4 +1,7 @@
-"""Coming from DSPy: reward functions written for it run as they are, under Refine and BestOfN. Only the import changes.
+"""Coming from DSPy: reward functions and modules written for it run as they are, under Refine and BestOfN.
+
+What differs: a model is named with `configure(model="openai/...")` or `lm=`. On a small model such as the embedded one Refine gives no
+hints and no advice, which were measured to harm it, so that without checks it draws the same samples as BestOfN.
 
 What you see for each: the score of what was kept, what it cost, and why it stopped. And, once each, what is wasteful about
 a set-up: a reward that only says yes or no cannot rank near misses, one that asks a model pays it for every attempt.
