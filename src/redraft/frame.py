@@ -116,7 +116,7 @@ def warn(text: str) -> None:
     """Put a warning on record in the surrounding run (event `lint`), and say it once a process on stderr."""
     frame = current_frame()
     if frame is not None and settings().lint:
-        frame.run.journal.note("lint", scope=frame.scope, text=text)
+        frame.run.journal.remark("lint", scope=frame.scope, text=text)
         say_once(f"redraft: {text}")
 
 

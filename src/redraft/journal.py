@@ -46,10 +46,18 @@ REPLAYED = frozenset(
         "parse_error",
         "step",
         "stop",
+        "refused",
+        "constraint_held",
+        "unclean",
+        "fix_refused",
+        "advisor_error",
+        "advice_unaddressed",
+        "judge_abstained",
+        "lint",
     }
 )
-
-
+PASSED_OVER = ("cancelled", "not looked at")
+"""How the reasons begin why attempts were rejected that nobody has compared."""
 _ENDS = frozenset({CALL, CALL_ERROR, CALL_FAILED})
 
 
@@ -107,9 +115,6 @@ class Journal:
                 self._unused[self._recorded[kind, key].scope].add(key)
         self.begun: set[str] = set()
         """Scopes of the attempts that were begun in this process."""
-        self._begun_before = {
-            k for kind, k in self._recorded if kind == "propose" and ("attempt", k) not in self._recorded
-        }
         self._spent: dict[str, Usage] | None = None
         self.resumed = bool(self.events)
         self.streams = any(getattr(listener, "deltas", False) for listener in listeners)
@@ -153,12 +158,18 @@ class Journal:
         return event
 
     def unused(self) -> list[str]:
-        """Scopes of recorded replies that no code has asked for yet, but those of attempts that never ended (they were
-        cancelled, or cut off by a kill) and were not begun again: another one was good enough.
+        """Scopes of recorded replies that no code has asked for yet, but those of attempts that were passed over or never
+        ended (cancelled, cut off by a kill) and were not begun again: another one was good enough.
         """
-        open_ = [scope for scope in self._begun_before if scope not in self.begun]
+        proposed = (key for kind, key in self._recorded if kind == "propose" and key not in self.begun)
+        left_out = [scope for scope in proposed if self._was_passed_over(scope)]
         left = (scope for scope, keys in self._unused.items() if keys)
-        return sorted(scope for scope in left if not any(f"{scope}/".startswith(f"{o}/") for o in open_))
+        return sorted(scope for scope in left if not any(f"{scope}/".startswith(f"{o}/") for o in left_out))
+
+    def _was_passed_over(self, scope: str) -> bool:
+        rejected = self.recorded("reject", scope)
+        late = rejected is not None and str(rejected.data["reason"]).startswith(PASSED_OVER)
+        return late or self.recorded("attempt", scope) is None
 
     def settled(self, scope: str) -> None:
         """An attempt was judged by its recorded score: the replies that its judges asked for will not be asked for."""
@@ -173,6 +184,10 @@ class Journal:
         if self._listeners:
             self.tell(event)
         return event
+
+    def remark(self, kind: str, *, scope: str, **data: Any) -> Event:
+        """Record a remark on what happens; a replay that makes the same one again adds nothing."""
+        return self.note(kind, scope=scope, key=self.key(scope, kind), **data)
 
     async def commit(self, kind: str, *, scope: str = "", key: str = "", **data: Any) -> Event:
         """Append an event and wait until it outlives the process."""
@@ -220,11 +235,9 @@ class Journal:
             self._spent = self._by_scope()
         return self._spent.get(scope, Usage())
 
-    def last_call(self, scope: str) -> Event | None:
-        """The last reply that was bought in a scope: which model gave it, and how it ended."""
-        return next(
-            (e for e in reversed(self.events) if e.kind == CALL and f"{e.scope}/".startswith(f"{scope}/")), None
-        )
+    def calls(self, scope: str) -> list[Event]:
+        """The replies that were bought in a scope, the last one first: which model gave them, and how they ended."""
+        return [e for e in reversed(self.events) if e.kind == CALL and f"{e.scope}/".startswith(f"{scope}/")]
 
     def _by_scope(self) -> dict[str, Usage]:
         ended = {e.data["intent"] for e in self.events if e.kind in _ENDS}

@@ -12,16 +12,18 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from redraft import errors
 from redraft.budget import Ask, Gate, Reservation
 from redraft.errors import LMError, RunClosed, TransientLMError, UnsupportedError
-from redraft.frame import Frame
+from redraft.frame import Frame, current_frame
 from redraft.journal import (
     CALL,
     CALL_ERROR,
     CALL_FAILED,
     INTENT,
+    Journal,
     completion_data,
     completion_from,
     content,
@@ -47,17 +49,34 @@ UNASKED_CAP = 4096
 _GOODBYE = 0.01  # seconds for a connection to close after the deadline; those who wait have a deadline, too
 
 _refused: dict[str, set[str]] = defaultdict(set)
+_by_run: WeakKeyDictionary[Journal, dict[str, set[str]]] = WeakKeyDictionary()
 _gates: dict[tuple[str, int], Gate] = {}
 
 
 def refuses(lm: LM, parameter: str) -> bool:
-    """True if this model refused the parameter earlier in this process."""
-    return parameter in _refused[lm.name]
+    """True if this model refused the parameter before, as far as this run knows: a resumed run goes by its record."""
+    return parameter in _refused_in_run(lm)
 
 
 def remember_refusal(lm: LM, parameter: str) -> None:
     """From now on this model is not sent the parameter."""
+    _refused_in_run(lm).add(parameter)
     _refused[lm.name].add(parameter)
+
+
+def _refused_in_run(lm: LM) -> set[str]:
+    frame = current_frame()
+    if frame is None:
+        return _refused[lm.name]
+    journal = frame.run.journal
+    by_name = _by_run.setdefault(journal, {})
+    if lm.name not in by_name:
+        old = journal.recorded("refused", lm.name)
+        known = set(old.data["parameters"]) if old else set() if journal.resumed else {*_refused[lm.name]}
+        if known:
+            journal.note("refused", key=lm.name, parameters=sorted(known))
+        by_name[lm.name] = known
+    return by_name[lm.name]
 
 
 class Purchase:

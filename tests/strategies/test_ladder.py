@@ -328,12 +328,65 @@ def test_a_judge_picks_among_those_that_code_ranks_alike(script):
     assert (result.review, result.stop_reason) == ("here are five words too", "passed")
 
 
-@pytest.mark.parametrize("verdict", [None, 7, True, "A"])
+@pytest.mark.parametrize("verdict", [7, True, "A"])
 def test_a_judge_without_a_verdict_guesses_nothing(script, verdict):
     lm = script("five words are in here", "here are five words too")
     result = BestOfN(write(lm), N=2, checks=[words(5)], judge=lambda task, drafts: verdict)(topic="x")
     assert result.review == "five words are in here"
     assert len(noted(result, "judge_error")) == 1
+
+
+def test_a_judge_may_abstain(script, capsys):
+    lm = script("five words are in here", "here are five words too")
+    result = BestOfN(write(lm), N=2, checks=[words(5)], judge=lambda task, drafts: None)(topic="x")
+    assert (result.review, result.stop_reason) == ("five words are in here", "passed")
+    assert noted(result, "judge_abstained") == [{"among": 2}]
+    assert (noted(result, "judge_error"), capsys.readouterr().err) == ([], "")
+
+
+def test_a_judge_that_fails_at_the_end_costs_its_verdict_only(script):
+    lm = script("five words are in here", "here are five words too")
+    result = BestOfN(write(lm), N=2, checks=[words(5)], judge=lambda task, drafts: 1 / 0)(topic="x")
+    assert (result.stop_reason, result.error, len(noted(result, "judge_error"))) == ("passed", None, 1)
+
+
+def test_an_edit_that_breaks_what_was_right_is_refused(script):
+    lm = script("salt and", "five words without it here")
+    result = Refine(write(lm), N=2, checks=[words(5), contains("salt")], revise="edit")(topic="x")
+    assert result.attempts[1].reason == '"salt" missing (draft 1 had that right)'
+    assert result.review == "salt and"
+
+
+def test_a_program_is_edited_by_its_own_model_in_its_own_outputs(script, say):
+    class Ad(Module):
+        def __init__(self, lm):
+            self.write = Predict("product -> ad", lm=lm)
+
+        async def aforward(self, product):
+            return Prediction(ad=(await self.write.acall(product=product)).ad)
+
+    lm = script("one", "this one has five words")
+    result = Refine(Ad(lm), N=2, checks=[words(5, field="ad")], revise="edit")(product="Suds")
+    assert (result.ad, lm.left) == ("this one has five words", 0)
+    assert "one" in say.asked(lm, 1)
+
+
+def test_advice_is_an_issue_for_an_edit(script, say):
+    lm = script("bland", '{"advice": "Add salt."}', "salty")
+    Refine(write(lm), N=2, reward_fn=lambda args, pred: 0.1, threshold=1, revise="edit")(topic="soup")
+    assert "Add salt." in say.asked(lm, 2)
+
+
+def test_who_judges_a_draft_is_not_its_author(say):
+    """A small author gets no hint, however large its judge."""
+    small = ScriptedLM(["one", "two"], name="tiny-135m")
+    grade = Predict("text -> grade: float", lm=FunctionLM(lambda request: '{"grade": 0.1}', name="big-400b"))
+
+    async def reward(args, pred):
+        return (await grade.acall(text=pred.review)).grade, "too bland"
+
+    Refine(write(small), N=2, reward_fn=reward, threshold=1)(topic="x")
+    assert "too bland" not in say.everything(small, 1)
 
 
 @pytest.mark.parametrize("judge", [lambda t, d: 1, lambda task, options: 1, lambda drafts, task: len(drafts) - 1])

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from redraft import BestOfN, Budget, Predict, Refine, Run
+from redraft import BestOfN, Budget, Predict, Refine, Run, purchase
 from redraft.checks import check, contains, ends_with, forbids, no_commas, number, words
 from redraft.checks.base import Check
 from redraft.checks.scorer import Judgement
@@ -84,6 +84,48 @@ async def test_a_loser_that_had_got_half_way_is_no_divergence():
     whole = await Run(store=store, run_id="r", seed=1).execute(strategy, {"topic": "x"})
     assert whole.passed
     await replayed(strategy, whole, store)
+
+
+async def test_what_came_too_late_is_no_divergence():
+    lm = paced((0.0, "now this has five words"), (0.0, "this has five words too"))
+    strategy = BestOfN(write(lm), N=2, concurrency=2, checks=[words(5)])
+    store = MemoryStore()
+    whole = await Run(store=store, run_id="r", seed=1).execute(strategy, {"topic": "x"})
+    await replayed(strategy, whole, store)
+
+
+async def test_a_replay_makes_no_remark_twice():
+    lm = ScriptedLM(["a, b", "on and on", "and on", "and on"])
+    checks = [no_commas(), words(5), check(lambda text: False, name="never_told")]
+    strategy = Refine(write(lm, max_tokens=9), N=3, checks=checks)
+    store = MemoryStore()
+    await Run(store=store, run_id="r", seed=1).execute(strategy, {"topic": "x"})
+    before = [e.kind for e in store.read("r")]
+    assert {"constraint_held", "lint"} <= {*before}
+    await Run(store=store, run_id="r").execute(strategy, {"topic": "x"})
+    assert [e.kind for e in store.read("r")] == [*before, "resumed"]
+
+
+async def test_a_resumed_run_goes_by_the_refusals_on_its_own_record():
+    def model(name):
+        async def reply(request):
+            if request.grammar is not None:
+                raise UnsupportedError("no", parameter="grammar")
+            return "one"
+
+        return FunctionLM(reply, name=name)
+
+    known, unknown = "refuses-and-known", "refuses-and-unknown"
+    Refine(write(model(known)), N=2, checks=[words(5)])(topic="w")  # this process learns it
+    for name, calls in ((known, 2), (unknown, 3)):
+        strategy, store = Refine(write(model(name)), N=2, checks=[words(5)]), MemoryStore()
+        whole = await Run(store=store, run_id="r", seed=1).execute(strategy, {"topic": "x"})
+        assert whole.usage.calls == calls
+        forgotten = {n: set(p) for n, p in purchase._refused.items()}
+        purchase._refused.clear()  # as in a new process
+        await replayed(strategy, whole, store)
+        purchase._refused.update(forgotten)
+        await replayed(strategy, whole, store)
 
 
 async def test_a_draft_that_waited_to_be_settled_is_not_lost_at_a_deadline():

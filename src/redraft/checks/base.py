@@ -49,7 +49,9 @@ class Check:
         self.hard = hard
         """An edit may not make a passed hard check fail; samples with fewer hard failures rank first."""
         self.told = tell
-        """False keeps the requirement hidden from the author (a held-out check)."""
+        """False leaves the requirement out of the prompt, where the task states it already. It judges, hints and constrains
+        all the same.
+        """
 
     def tell(self) -> str:
         """The requirement in words, for the author's prompt; empty if hidden."""
@@ -131,20 +133,21 @@ class FunctionCheck(Check):
         self,
         fn: Callable[..., Any],
         *,
-        tell: str = "",
+        tell: str | Literal[False] = "",
         name: str = "",
         field: str | None = None,
         hard: bool = True,
         fix: Callable[[Any], Any] | None = None,
         constraint: Constraint | None = None,
     ) -> None:
-        super().__init__(field=field, hard=hard, tell=bool(tell))
+        super().__init__(field=field, hard=hard, tell=tell is not False)  # "" is an oversight that lint warns of
         self.fn = fn
         self._fix = fix
         self._constraint = constraint
         self.name = name or name_of(fn)
-        self._tell = tell
-        self._two = takes_two(fn)
+        self._tell = tell or ""
+        self.sees_all = takes_two(fn)
+        """It takes the inputs and the whole prediction."""
 
     def tell_text(self) -> str:
         """The text given with the function."""
@@ -160,7 +163,7 @@ class FunctionCheck(Check):
 
     async def verdict(self, inputs: Inputs, prediction: Prediction) -> Verdict:
         """Call the function with the draft's text (or field), or with (inputs, prediction) if it takes two."""
-        given = (dict(inputs), prediction) if self._two else (self.value_of(prediction),)
+        given = (dict(inputs), prediction) if self.sees_all else (self.value_of(prediction),)
         value = await call_user(self.fn, *given)
         if isinstance(value, str):
             value = (0.0, value) if value.strip() else True  # complaints, or none
@@ -180,7 +183,7 @@ def check(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     The function takes the draft's text (or the field's value), or `(inputs, prediction)`. It returns a bool, a number
     in 0..1 (1 passes), `(score, "what is wrong")`, a complaint as text, or None for fine. `tell` is what the author is
-    told; without it the check stays hidden from the author.
+    told; without it the check stays hidden from the author, `tell=False` says that this is meant.
     """
     if fn is None:
         return lambda f: FunctionCheck(f, **options)

@@ -64,7 +64,7 @@ class Judgement:
                 problem=v.explanation, suggestion=c.tell(), aspect=v.check, severity="critical" if v.hard else "major"
             )
             for c, v in pairs
-            if not v.passed
+            if not v.passed and v.explanation
         ]
         by = "checks"
         if not issues:

@@ -21,7 +21,7 @@ from redraft.protocols import LM
 from redraft.run import Run
 from redraft.scoring import as_prediction, name_of
 from redraft.signature import as_signature
-from redraft.strategies.ladder import written_by
+from redraft.strategies.ladder import last_reply
 from redraft.types import Attempt, Inputs
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ async def advise(advisor: Any, strategy: Refining, run: Run, inputs: Inputs, tri
     except (BudgetExceeded, RunClosed):
         raise
     except RedraftError as error:
-        run.journal.note("advisor_error", scope=run.scope, error=str(error))
+        run.journal.remark("advisor_error", scope=run.scope, error=str(error))
         return {}
     return _by_path(run, said["advice"], paths)
 
@@ -92,7 +92,7 @@ def _by_path(run: Run, advice: Any, paths: Mapping[str, str]) -> dict[str, str]:
             continue
         close = difflib.get_close_matches(str(said), paths, n=1, cutoff=0.6)
         if not close:  # advice for nobody is still advice: everybody hears it
-            run.journal.note("advice_unaddressed", scope=run.scope, path=str(said), known=list(paths))
+            run.journal.remark("advice_unaddressed", scope=run.scope, path=str(said), known=list(paths))
         path = close[0] if close else ""
         hints[path] = "\n".join(filter(None, (hints.get(path, ""), _bounded(text))))
     return hints
@@ -142,7 +142,7 @@ def outputs_of(run: Run, tried: Attempt) -> dict[str, str]:
 
 def author_of(run: Run, tried: Attempt) -> LM | None:
     """The model that wrote an attempt; None if it asked none."""
-    reply = written_by(run, tried)
+    reply = last_reply(run, tried)
     return None if reply is None else run.models.get(reply.data["model"])
 
 

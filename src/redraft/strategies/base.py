@@ -22,7 +22,7 @@ from redraft.signature import Field, Signature, SignatureSpec
 from redraft.strategies.ladder import Rung
 from redraft.strategies.roles import Reviser, listed
 from redraft.sync import on_loop
-from redraft.types import Attempt, Inputs, Score, StopReason
+from redraft.types import Attempt, Inputs, Issue, Score, StopReason
 
 
 class Refining(Module):
@@ -115,12 +115,14 @@ class Refining(Module):
         best = rung.parent
         assert best is not None
         critique = best.critique or self.judgement.critique(best.score or Score(value=0.0))
-        given = {"draft": best.text, "issues": listed(critique.issues), "keep": "\n".join(critique.keep)}
+        issues = (Issue(problem=rung.hint),) if rung.hint else critique.issues
+        reviser = self.reviser.writing(best.prediction) if isinstance(self.reviser, Reviser) else self.reviser
+        given = {"draft": best.text, "issues": listed(issues), "keep": "\n".join(critique.keep)}
         restated = isinstance(self.reviser, Reviser) and not given.keys() & inputs.keys()
         given |= inputs if restated else {"task": self.task(inputs)}
         advice = self.told(temperature=rung.temperature, lm=rung.lm)
         return await run.attempt(
-            self.reviser, given, scorer=self.scorer, parent=best, advice=advice, rung="edit", why=rung.why, index=index
+            reviser, given, scorer=self.scorer, parent=best, advice=advice, rung="edit", why=rung.why, index=index
         )
 
     def task(self, inputs: Inputs) -> Any:

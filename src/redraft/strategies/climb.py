@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from redraft.checks import Check
 from redraft.checks.clean import faults
 from redraft.config import resolve_lm
 from redraft.errors import BadRequestError, LMError, ParseError, ScoreError
@@ -16,7 +15,8 @@ from redraft.run import Run
 from redraft.scoring import ask, name_of, rank
 from redraft.strategies.advisor import advise, author_of, instructions_of
 from redraft.strategies.base import is_small
-from redraft.strategies.ladder import Rung, constraint_for, was_cut, written, written_by
+from redraft.strategies.gate import newly_failed
+from redraft.strategies.ladder import Rung, constraint_for, last_reply, was_cut, written
 from redraft.types import Attempt, Inputs, Prediction, StopReason
 
 if TYPE_CHECKING:
@@ -47,12 +47,14 @@ class Climb:
             return self.sample(i)
         lm = self._model(i)
         rung = await self._chosen(i, lm)
-        hint, hints = await self._learn(self.last, lm, rung.under)
+        hint, hints = await self._learn(self.last, lm, rung)
         own = rung.name == "constrain" and not self.constrained and not self.ladder.temperatures
         self.constrained |= rung.name == "constrain"
-        why = f"{rung.why}; with {'advice' if self._learned else 'a hint'}" if hint or hints else rung.why
+        advice = "advice" if self._learned and self._learned[0] is self.last else "a hint"
+        why = f"{rung.why}; with {advice}" if hint or hints else rung.why
         temperature = None if own else self.ladder.temperature(i)
-        return rung.but(why=why, lm=lm, temperature=temperature, hint=hint, hints=hints)
+        learned_from = rung.parent or (self.last if hint or hints else None)
+        return rung.but(why=why, parent=learned_from, lm=lm, temperature=temperature, hint=hint, hints=hints)
 
     def sample(self, i: int) -> Rung:
         """Attempt `i` without anything learned: the first at the module's own temperature, the others varied."""
@@ -83,13 +85,13 @@ class Climb:
         try:
             return await self.run.judging(judgement, offered())
         except ScoreError as error:  # a user's check that offers one may fail, too
-            self.run.journal.note("judge_error", scope=self.run.scope, error=str(error))
+            self.run.journal.remark("judge_error", scope=self.run.scope, error=str(error))
             return "a check's constraint failed"
 
     def _model(self, i: int) -> LM | None:
         return self.models[min(i, len(self.models) - 1)] if self.models else None
 
-    async def _learn(self, tried: Attempt, lm: LM | None, held: Collection[Check]) -> tuple[str, Mapping[str, str]]:
+    async def _learn(self, tried: Attempt, lm: LM | None, rung: Rung) -> tuple[str, Mapping[str, str]]:
         """The hint for the next draft, and those for single modules. A bad draft is never in them."""
         strategy, score = self.strategy, tried.score
         quiet = is_small(lm or author_of(self.run, tried))
@@ -98,8 +100,10 @@ class Climb:
             return (FAILED.format(error=tried.error) if usable else ""), {}
         if score is None or (score.feedback and quiet):
             return "", {}
+        if score.feedback and rung.name == "edit":
+            return "", {}  # the reviser is told what the checks and the reward said in any case
         if score.feedback:
-            feedback = strategy.judgement.feedback(score, held)
+            feedback = strategy.judgement.feedback(score, rung.under)
             return feedback and HINT.format(feedback=feedback), {}
         advisor = self.ladder.advisor
         if strategy.judgement.reward is None or advisor is None or (quiet and not self.ladder.advised):
@@ -139,6 +143,9 @@ class Climb:
         best = self.run.best
         if best is None:
             self.run.accept(tried, "the first draft")
+        elif tried.rung == "edit" and (lost := newly_failed(best.score, tried.score)):
+            self.run.reject(tried, f"{lost} (draft {best.index + 1} had that right)")
+            return None
         elif rank(tried) > rank(best):
             self.run.accept(tried, "scores above the best so far")
         elif rank(tried) == rank(best) and self._unclean(best) and not self._unclean(tried):
@@ -155,7 +162,7 @@ class Climb:
         if stop is StopReason.PASSED and self.ladder.judge is not None:
             return None  # passing is not enough: the judge picks the best that does
         if stop is not None and (why := self._unclean(tried)):
-            self.run.journal.note("unclean", scope=self.run.scope, index=tried.index, faults=why)
+            self.run.journal.remark("unclean", scope=self.run.scope, index=tried.index, faults=why)
             return None
         return stop
 
@@ -163,7 +170,7 @@ class Climb:
         """What is degenerate about a text that passes: weak models buy form at the price of content."""
         if not self.ladder.clean or not self.strategy.judgement.checks or not _is_text(tried):
             return []
-        reply = written_by(self.run, tried)
+        reply = last_reply(self.run, tried)
         if tried.rung == "constrain" and reply is not None and was_cut(reply):
             return ["it was cut off at its limit of tokens"]
         asked = (instructions_of(self.strategy.module), *map(str, self.inputs.values()))
@@ -177,11 +184,11 @@ class Climb:
             repair = judgement.repaired(self.inputs, tried.prediction, tried.score)
             fixed, how = await self.run.judging(judgement, repair)
         except ScoreError as error:  # a user's fix or check may fail on what another made of the text
-            self.run.journal.note("judge_error", scope=self.run.scope, error=str(error))
+            self.run.journal.remark("judge_error", scope=self.run.scope, error=str(error))
             return None
         if fixed is None:
             if how:
-                self.run.journal.note("fix_refused", scope=self.run.scope, index=tried.index, why=how)
+                self.run.journal.remark("fix_refused", scope=self.run.scope, index=tried.index, why=how)
             return None
 
         async def by_code(**_: Any) -> Prediction:
@@ -220,13 +227,15 @@ class Climb:
         given = {"task": self.strategy.task(self.inputs), "drafts": [a.text for a in alike]}
         try:
             said = await self.run.judging(judge, ask(judge, given))
-        except ParseError as error:
-            self.run.journal.note("judge_error", scope=self.run.scope, error=f"{name_of(judge)}: {error}")
+        except (ParseError, ScoreError, LMError) as error:
+            self.run.journal.remark("judge_error", scope=self.run.scope, error=f"{name_of(judge)}: {error}")
             return
         chosen = said["best"] if isinstance(said, Mapping | Prediction) and "best" in said else said
-        if not isinstance(chosen, int) or isinstance(chosen, bool) or not 0 <= chosen < len(alike):
+        if chosen is None:
+            self.run.journal.remark("judge_abstained", scope=self.run.scope, among=len(alike))
+        elif not isinstance(chosen, int) or isinstance(chosen, bool) or not 0 <= chosen < len(alike):
             said = f"{name_of(judge)} picked {chosen!r:.80} of {len(alike)} drafts: give an index from 0"
-            self.run.journal.note("judge_error", scope=self.run.scope, error=said)
+            self.run.journal.remark("judge_error", scope=self.run.scope, error=said)
             warn(said)
         elif alike[chosen].index != best.index:
             self.run.accept(alike[chosen], f"the judge prefers it to {len(alike) - 1} that score the same")

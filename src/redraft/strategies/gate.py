@@ -42,7 +42,7 @@ class Gate:
             return StopReason.NO_CHANGE if same.index == best.index else StopReason.CYCLE
         if best.score is None or revision.score is None:
             return await self._ask_judge(best, revision)
-        if lost := _newly_failed(best.score, revision.score):
+        if lost := newly_failed(best.score, revision.score):
             return self._refuse(revision, f"{lost} (draft {best.index + 1} had that right)")
         before, after = best.score.value, revision.score.value
         if after > before + MIN_GAIN:
@@ -68,7 +68,7 @@ class Gate:
         return self._refuse(revision, "the judge does not prefer it in both orders")
 
     def _no_verdict(self, revision: Attempt, why: str) -> StopReason | None:
-        self.run.journal.note("judge_error", scope=self.run.scope, error=f"{name_of(self.judge)}: {why}")
+        self.run.journal.remark("judge_error", scope=self.run.scope, error=f"{name_of(self.judge)}: {why}")
         return self._refuse(revision, "the judge gave no verdict")
 
     def _accept(self, revision: Attempt, reason: str) -> StopReason | None:
@@ -89,7 +89,9 @@ class Gate:
         return next((a for a in reversed(earlier) if a.text.strip() == revision.text.strip()), None)
 
 
-def _newly_failed(before: Score, after: Score) -> str:
+def newly_failed(before: Score | None, after: Score | None) -> str:
     """What a hard check that passed before says now; empty if none fails. Checks are told apart by their place."""
+    if before is None or after is None:
+        return ""
     pairs = zip(before.verdicts, after.verdicts, strict=False)
     return next((new.explanation for old, new in pairs if old.passed and old.hard and not new.passed), "")

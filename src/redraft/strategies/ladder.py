@@ -98,17 +98,20 @@ async def written(strategy: Refining, run: Run, inputs: Inputs, rung: Rung, *, i
         return await written(strategy, run, inputs, free)
     if tried.score is not None:
         failed = _failed_under(strategy.judgement, tried, rung.under)
-        reply = written_by(run, tried)
+        reply = last_reply(run, tried)
         cut = reply is not None and was_cut(reply)
-        run.journal.note(
+        run.journal.remark(
             "constraint_held", scope=run.scope, index=tried.index, held=not failed, failed=failed, endless=cut
         )
     return tried
 
 
-def written_by(run: Run, tried: Attempt) -> Event | None:
-    """The last reply bought for an attempt; None if it asked no model."""
-    return run.journal.last_call(f"{run.scope}/attempt[{tried.index}]")
+def last_reply(run: Run, tried: Attempt) -> Event | None:
+    """The last reply that an attempt's author got; None if it asked no model. Those that judge it are others."""
+    scope = f"{run.scope}/attempt[{tried.index}]/"
+    calls = [e for e in run.journal.calls(scope[:-1]) if e.data["role"] in ("author", "reviser")]
+    own = [e for e in calls if e.scope.startswith((f"{scope}module:", f"{scope}reviser:", f"{scope}Reviser"))]
+    return next(iter(own or calls), None)
 
 
 def was_cut(reply: Event) -> bool:

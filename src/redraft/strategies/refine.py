@@ -89,7 +89,7 @@ class Refine(Refining):
             clean=clean,
         )
         self.reviser = as_reviser(None, self.module)
-        self.lint = frozenset(findings(self))
+        self.lint = tuple(dict.fromkeys(findings(self)))
         """What seems wasteful about this set-up: said when it is first called."""
 
     async def steps(self, run: Run, inputs: Inputs) -> StopReason:

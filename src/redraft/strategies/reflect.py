@@ -8,6 +8,7 @@ from typing import Any
 
 from redraft.errors import InputError
 from redraft.modules import Predict
+from redraft.strategies.advisor import own_lm
 from redraft.strategies.base import as_module
 from redraft.strategies.roles import Role, as_critic, as_role
 from redraft.strategies.self_refine import SelfRefine
@@ -34,7 +35,7 @@ class Reflect(SelfRefine):
         if role is None:
             raise InputError(f"writer={writer!r}: give a persona, a model or a Role")
         author = _written_by(role, module) if writer else as_module(module)
-        critic = as_critic(editor, getattr(author, "lm", None), criteria)
+        critic = as_critic(editor, own_lm(author), criteria)
         # The author writes in the writer's persona, and a reviser takes over its author's settings.
         super().__init__(author, critic=critic, rounds=rounds, **options)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from redraft.modules import Module, Predict
 from redraft.protocols import LM
 from redraft.registry import split_model
 from redraft.signature import Field, SignatureSpec
-from redraft.strategies.advisor import Advisor
+from redraft.strategies.advisor import Advisor, own_lm
 from redraft.types import Issue, Prediction
 
 
@@ -109,15 +110,25 @@ class Reviser(Module):
     the task restated at the end, images untouched. Outputs: the author's.
     """
 
-    def __init__(self, author: Any, role: Role) -> None:
+    def __init__(self, author: Any, role: Role, outputs: Sequence[str] = ("answer",)) -> None:
         self.author = getattr(author, "signature", None)
+        self.outputs = tuple(outputs)
+        """What it writes where the author has no signature: a program, a function."""
         self.role = role
-        self.lm = role.lm or getattr(author, "lm", None)
+        self.lm = role.lm or own_lm(author)
         own = author if isinstance(author, Predict) else None
         # Where the role does not say, the author's own settings hold for its revisions, too.
         self.system = role.system or (own.system if own else "")
         self.temperature = role.temperature if role.temperature is not None or own is None else own.temperature
         self.max_tokens = own.max_tokens if own else None
+
+    def writing(self, draft: Prediction | None) -> Reviser:
+        """The same reviser for an author without a signature, whose outputs only a draft of it shows."""
+        if self.author is not None or draft is None:
+            return self
+        twin = copy(self)
+        twin.outputs = tuple(name for name in draft if name != "reasoning") or self.outputs
+        return twin
 
     async def aforward(self, **inputs: Any) -> Prediction:
         """See the class."""
@@ -130,7 +141,7 @@ class Reviser(Module):
             parts.pop("keep")
             fields.pop()
         own = author.inputs.values() if author else [Field(name, type(v)) for name, v in inputs.items()]
-        outputs = self.author.outputs.values() if self.author else [Field("answer")]
+        outputs = self.author.outputs.values() if self.author else [Field(name) for name in self.outputs]
         instructions = "\n\n".join(filter(None, (INSTRUCTIONS, author.instructions if author else "")))
         spec = SignatureSpec((*fields, *own), outputs, instructions=instructions)
         revise = Predict(

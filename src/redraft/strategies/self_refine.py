@@ -15,6 +15,7 @@ from redraft.errors import InputError
 from redraft.judges import criticise
 from redraft.modules import Predict
 from redraft.run import Run
+from redraft.strategies.advisor import own_lm
 from redraft.strategies.base import Refining, is_small
 from redraft.strategies.gate import Gate
 from redraft.strategies.ladder import Rung, constraint_for, written
@@ -55,7 +56,7 @@ class SelfRefine(Refining):
         if not isinstance(rounds, int) or rounds < 0:
             raise InputError(f"rounds={rounds!r}: give the number of revisions, 0 or more")
         self.rounds = rounds
-        lm = getattr(self.module, "lm", None)
+        lm = own_lm(self.module)
         self.critic = as_critic(critic, lm) if critic is not None or self.judgement.empty else None
         self.reviser = as_reviser(reviser, self.module)
         self.judge = as_judge(judge, getattr(self.critic, "lm", None) or lm)
