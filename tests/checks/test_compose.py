@@ -14,6 +14,7 @@ from redraft.checks import (
     Constraint,
     all_of,
     any_of,
+    check,
     contains,
     json_valid,
     not_,
@@ -202,6 +203,61 @@ def test_fixes_are_made_in_turn_and_none_hurts_another():
     assert any_of(HAS_B, Appending("a")).fix("x") == "xa"
     assert not_(Appending("a")).fix("xa") is None
     assert all_of(all_of(Appending("a")), any_of(Appending("b"))).fix("x") == "xab"
+
+
+def short(text):
+    return len(text) < 2
+
+
+class Shortness(Check):
+    """As a check of one's own that judges by `verdict`."""
+
+    async def verdict(self, inputs, prediction):
+        return self._as_verdict(float(short(self.value_of(prediction))), "too long")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        short,
+        check(short),
+        Shortness(),
+        all_of(short),
+        any_of(HAS_B, check(short)),
+        not_(lambda text: not short(text)),
+        lambda inputs, prediction: short(prediction.answer),
+    ],
+)
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_fix_is_dropped_where_code_cannot_tell_what_another_member_makes_of_it(other, order):
+    whole = all_of(*[Appending("a"), other][::order])
+    assert verdict(whole, answer="x").score == 0.5
+    assert whole.fix("x") is None
+    assert weighted((Appending("a"), 2), (other, 1)).fix("x") is None
+    assert all_of(whole, Appending("a")).fix("x") is None
+
+
+def test_a_member_that_looks_elsewhere_is_not_hurt():
+    title = Appending("a")
+    title.field = "title"
+    body = [check(short, field="body"), all_of(check(short, field="body"))]
+    for other in body:
+        assert all_of(title, other).applied(Prediction(title="x", body="y"))["title"] == "xa"
+    for other in (lambda inputs, prediction: short(prediction.title), all_of(*body, check(short, field="title"))):
+        assert all_of(title, other).applied(Prediction(title="x", body="y")) is None
+
+
+def test_a_function_may_mend_itself():
+    assert all_of(check(lambda text: text.islower(), fix=str.lower)).fix("X") == "x"
+
+
+@given(st.lists(st.sampled_from("abxyz"), max_size=4).map("".join), st.permutations([0, 1, 2, 3]))
+def test_no_fix_makes_a_member_fail(text, order):
+    members = [Appending("a"), Appending("b"), check(lambda t: len(t) < 3), words(1)]
+    for made in (all_of(*(members[i] for i in order[:3])), all_of(*(members[i] for i in order))):
+        fixed = made.fix(text)
+        for member in made.members if fixed is not None else ():
+            assert not (verdict(member, answer=text).passed and not verdict(member, answer=fixed).passed)
 
 
 def test_a_fix_finds_its_field():

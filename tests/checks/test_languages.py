@@ -189,6 +189,15 @@ def test_an_own_terminal_narrows_a_shape():
     assert not accepts(joined.grammar(), "Rain falls on the small town.")
 
 
+def test_a_terminal_that_does_not_fit_leaves_its_place_to_another():
+    wide, odd = Constraint("/[a-z ]*/", bounded=True), Constraint("/[0-9]+/", bounded=True)
+    narrow, third = Constraint("/[a-y ]*/", bounded=True), Constraint("/[a-x ]*/", bounded=True)
+    whole, held = languages.together([wide, odd, odd, narrow, third])
+    assert held == [0, 3], "two at most, and what contradicts the first is none of them"
+    assert not problem(whole.grammar())
+    assert languages.together([Constraint("/(/"), Constraint("/)/"), wide, narrow])[1] == [2, 3]
+
+
 @pytest.mark.parametrize(
     "pattern",
     ["(?i)abc", r"a(?=b)", r"(a)\1", r"\bfoo\b", r"a(?<!b)c", r"(?m:^a$)", r"x$y", "(", r"(?P<x>a)(?P=x)", "(a"],

@@ -236,6 +236,25 @@ def test_single_shot_and_equal_cost_samples_stand_beside_it():
     assert len(told) == len(lm.requests), "everybody is told the same requirements"
 
 
+def test_baselines_ask_the_strategys_first_model_at_the_retries_temperature():
+    own, small, big = (FunctionLM(lambda request: "never short enough, ever", name=n) for n in ("own", "small", "big"))
+    strategy = Refine(Predict("q -> answer", lm=own), N=3, models=[small, small, big], temperature=0.4, checks=[short])
+    report = Evaluate(numbered(2), right)({"refine": strategy})
+    assert (len(own.requests), len(big.requests)) == (0, 2)
+    assert report["single shot"].usage.calls == 2
+    assert report["best of 3"].usage.calls == 6
+    assert sorted(r.temperature or 0.0 for r in small.requests) == [0.0] * 6 + [0.4] * 6
+    assert "calls are not equal cost: refine asks small, big, the samples small alone" in str(report)
+
+
+def test_one_model_for_all_attempts_is_equal_cost():
+    own, other = (FunctionLM(lambda request: "never short enough, ever", name=n) for n in ("own", "other"))
+    strategy = Refine(Predict("q -> answer", lm=own), N=2, models=[other, other, own], checks=[short])
+    report = Evaluate(numbered(1), right)({"refine": strategy})
+    assert own.requests == []
+    assert "not equal cost" not in str(report)
+
+
 def test_several_calls_an_attempt_are_one_sample():
     ask = Predict("q -> answer", lm=FunctionLM(lambda request: "a long answer that never passes"))
 

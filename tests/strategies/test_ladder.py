@@ -230,6 +230,13 @@ def test_what_asks_a_model_is_asked_last_and_only_of_what_code_lets_pass(script)
     assert result.attempts[0].score.feedback == "1 word, want 5."
 
 
+def test_a_rubric_without_a_model_asks_the_authors(script):
+    lm = script("It is short.", "5", "5", name="the-author")
+    result = Refine(write(lm), N=1, checks=[rubric(["It is short."])])(topic="x")
+    assert [e.data["role"] for e in result.events if e.kind == "call"][:2] == ["author", "judge"]
+    assert len(lm.requests) >= 2
+
+
 # several at a time
 
 

@@ -146,8 +146,7 @@ class FunctionCheck(Check):
         self._constraint = constraint
         self.name = name or name_of(fn)
         self._tell = tell or ""
-        self.sees_all = takes_two(fn)
-        """It takes the inputs and the whole prediction."""
+        self._two = takes_two(fn)
 
     def tell_text(self) -> str:
         """The text given with the function."""
@@ -163,7 +162,7 @@ class FunctionCheck(Check):
 
     async def verdict(self, inputs: Inputs, prediction: Prediction) -> Verdict:
         """Call the function with the draft's text (or field), or with (inputs, prediction) if it takes two."""
-        given = (dict(inputs), prediction) if self.sees_all else (self.value_of(prediction),)
+        given = (dict(inputs), prediction) if self._two else (self.value_of(prediction),)
         value = await call_user(self.fn, *given)
         if isinstance(value, str):
             value = (0.0, value) if value.strip() else True  # complaints, or none
@@ -183,7 +182,7 @@ def check(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     The function takes the draft's text (or the field's value), or `(inputs, prediction)`. It returns a bool, a number
     in 0..1 (1 passes), `(score, "what is wrong")`, a complaint as text, or None for fine. `tell` is what the author is
-    told; without it the check stays hidden from the author, `tell=False` says that this is meant.
+    told; without it the check stays hidden from the author.
     """
     if fn is None:
         return lambda f: FunctionCheck(f, **options)

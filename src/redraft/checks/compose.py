@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from redraft.checks.base import Check, FunctionCheck, Guard
 from redraft.checks.constraint import Constraint
 from redraft.checks.languages import together
 from redraft.errors import ScoreError, UsageError
+from redraft.scoring import takes_two
 from redraft.types import Inputs, Prediction, Verdict
 
 _ALMOST = 0.999
@@ -97,11 +98,16 @@ class AllOf(Composed):
         return _worst(member.guard(prefix) for member in self.members) if self._one_field else "unknown"
 
     def applied(self, prediction: Prediction) -> Prediction | None:
-        """The members' fixes in turn; one that makes another member worse is left out."""
+        """The members' fixes in turn; one that makes another member worse is left out, and one that might: whose effect
+        on a member code alone cannot tell.
+        """
         best = prediction
         for member in self.members:
             fixed = member.applied(best)
-            if fixed is not None and not _worse(self.members, best, fixed):
+            if fixed is None or _worse(self.members, best, fixed):
+                continue
+            changed = {name for name in fixed if fixed[name] != best[name]}
+            if not any(_unseen(other, changed) for other in self.members if other is not member):
                 best = fixed
         return None if best is prediction else best
 
@@ -250,6 +256,17 @@ def _worse(members: Iterable[Check], before: Prediction, after: Prediction) -> b
     """True if a member that code can judge scores less after, or none scores more."""
     scores = [(_score(member, before), _score(member, after)) for member in members if by_code(member)]
     return any(new < old for old, new in scores) or (bool(scores) and all(new == old for old, new in scores))
+
+
+def _unseen(check: Check, changed: Collection[str]) -> bool:
+    """True if the check looks at a changed field, and `_worse` cannot say what it makes of it."""
+    return not by_code(check) and _looks_at(check, changed)
+
+
+def _looks_at(check: Check, fields: Collection[str]) -> bool:
+    if isinstance(check, Composed):
+        return any(_looks_at(member, fields) for member in check.members)
+    return check.field is None or check.field in fields or (isinstance(check, FunctionCheck) and takes_two(check.fn))
 
 
 def _worst(guards: Iterable[Guard]) -> Guard:

@@ -46,9 +46,8 @@ def contains(phrases: Sequence[str]) -> Constraint | None:
     return _shaped(counts=tuple((p, 1, None) for p in phrases))
 
 
-def forbids(phrases: Sequence[str], *, ignore_case: bool) -> Constraint | None:
+def forbids(phrases: Sequence[str]) -> Constraint | None:
     """No phrase, in any case."""
-    del ignore_case
     return _shaped(counts=tuple((p, 0, 0) for p in phrases))
 
 
@@ -92,7 +91,7 @@ def uppercase() -> Constraint | None:
 
 def no_commas() -> Constraint | None:
     """Prose without commas."""
-    return forbids([","], ignore_case=False)
+    return forbids([","])
 
 
 def prose(most_words: int = _OPEN) -> Constraint:
@@ -111,8 +110,7 @@ def together(offers: Sequence[Constraint]) -> tuple[Constraint | None, list[int]
     )
     terminals = 0
     for i in order:
-        terminals += bool(offers[i].terminal)
-        if terminals > _TERMINALS or (whole is not None and whole.schema is not None):
+        if (offers[i].terminal and terminals == _TERMINALS) or (whole is not None and whole.schema is not None):
             break
         joined = offers[i] if whole is None else whole & offers[i]
         if not joined.bounded and joined.schema is None:
@@ -120,6 +118,7 @@ def together(offers: Sequence[Constraint]) -> tuple[Constraint | None, list[int]
         if not problem(joined.grammar()):
             whole = joined
             held.append(i)
+            terminals += bool(offers[i].terminal)
     return whole, sorted(held)
 
 

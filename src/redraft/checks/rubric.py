@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from redraft.checks.base import Check
 from redraft.errors import ParseError, ScoreError, UsageError
+from redraft.frame import Advice, current_frame, entered
 from redraft.jsonable import as_text
 from redraft.types import Inputs, Prediction, Verdict
 
@@ -45,7 +48,8 @@ class RubricCheck(Check):
         if not draft.strip():
             return self._as_verdict(0.0, "the text is empty")
         try:
-            said = await self.judging.acall(task=inputs, draft=draft)
+            with _asking(self.judging):
+                said = await self.judging.acall(task=inputs, draft=draft)
         except ParseError as error:
             raise ScoreError(f"the rubric's judge gave no verdict: {error}") from error
         weights = {c.name: c.weight for c in self.judging.criteria}
@@ -61,6 +65,19 @@ class RubricCheck(Check):
         return f"scored {said.score:.2f}, want {self.threshold:g}: {'; '.join(parts[:_SHOWN])}".rstrip(".")
 
 
+@contextmanager
+def _asking(judging: Rubric) -> Iterator[None]:
+    """Without a model of its own the rubric asks the author's, not whichever is configured."""
+    frame = current_frame()
+    calls = frame.run.journal.calls(frame.scope) if frame is not None and judging.lm is None else []
+    author = next((e.data["model"] for e in reversed(calls) if e.data["role"] == "author"), None)
+    if frame is None or author not in frame.run.models:
+        yield
+        return
+    with entered(replace(frame, advice=Advice(lm=frame.run.models[author]))):
+        yield
+
+
 def rubric(
     criteria: str | Path | Mapping[str, str] | Iterable[str],
     *,
@@ -72,7 +89,7 @@ def rubric(
     **options: Any,
 ) -> RubricCheck:
     """An LM judges by criteria (a Markdown file, one text, a list, or name to text; `(x2)` is a weight), and the weighted
-    mean in 0..1 reaches `threshold`. Further options are those of `redraft.judges.Rubric`: persona, scale, samples.
+    mean in 0..1 reaches `threshold`. Without `lm` the author's model is asked. Further options are those of `redraft.judges.Rubric`: persona, scale, samples.
     """
     from redraft.judges import Rubric
 

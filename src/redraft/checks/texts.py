@@ -63,7 +63,7 @@ class Forbids(_Phrases):
 
     def constraint(self) -> Constraint | None:
         """See `Check`."""
-        return languages.forbids(self.phrases, ignore_case=self.ignore_case)
+        return languages.forbids(self.phrases)
 
     def judge(self, value: Any) -> tuple[float, str]:
         """Half the credit for one forbidden phrase, a third for two, and so on."""

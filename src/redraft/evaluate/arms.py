@@ -15,6 +15,7 @@ from redraft.errors import InputError
 from redraft.evaluate.examples import Example, with_number
 from redraft.evaluate.identity import fingerprint
 from redraft.modules import Predict
+from redraft.protocols import LM
 from redraft.scoring import name_of
 from redraft.strategies import BestOfN, Refine
 from redraft.strategies.base import Refining, as_module
@@ -72,7 +73,7 @@ def single_shot(arm: Arm) -> Arm | None:
     """Its module once; None for a plain module, which is that already."""
     if not isinstance(arm.strategy, Refining):
         return None
-    once = Refine(arm.strategy.module, N=1, fix=False, **_judged_alike(arm.strategy))
+    once = Refine(arm.strategy.module, N=1, fix=False, models=_models(arm.strategy)[:1], **_judged_alike(arm.strategy))
     return _baseline("single shot", once, "one attempt, told the same requirements")
 
 
@@ -84,10 +85,33 @@ def equal_cost(arm: Arm, calls: float, attempt: float, unit: str) -> Arm | None:
         return None
     each = max(1, math.floor(attempt))
     N = max(1, math.ceil(calls / each))
-    samples = BestOfN(arm.strategy.module, N=N, threshold=arm.strategy.threshold, **_judged_alike(arm.strategy))
+    samples = BestOfN(
+        arm.strategy.module,
+        N=N,
+        threshold=arm.strategy.threshold,
+        models=_models(arm.strategy)[:1],
+        temperature=_temperatures(arm.strategy),
+        **_judged_alike(arm.strategy),
+    )
     per = f" at {each} a sample" if each > 1 else ""
     note = f"matched by {unit}: {arm.name} took {calls:.2f} an item{per}, rounded up"
-    return _baseline(f"best of {N}", samples, note)
+    return _baseline(f"best of {N}", samples, f"{note}{_unequal(arm)}")
+
+
+def _models(strategy: Refining) -> tuple[LM | str, ...]:
+    """Those named by attempt; none: the module's own."""
+    return strategy.ladder.models[: strategy.N] if isinstance(strategy, Refine) else ()
+
+
+def _temperatures(strategy: Refining) -> tuple[float, ...] | None:
+    return (strategy.ladder.temperatures or None) if isinstance(strategy, Refine) else None
+
+
+def _unequal(arm: Arm) -> str:
+    names = list(dict.fromkeys(str(getattr(lm, "name", lm)) for lm in _models(arm.strategy)))
+    if len(names) < 2:
+        return ""
+    return f"; calls are not equal cost: {arm.name} asks {', '.join(names)}, the samples {names[0]} alone"
 
 
 def _judged_alike(strategy: Refining) -> dict[str, Any]:

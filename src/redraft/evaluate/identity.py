@@ -1,13 +1,16 @@
 """What tells a strategy from others, the same in every process: of this and its inputs a run's id is made.
 
-Functions are known by their source, models by their name. What a closure holds is not seen.
+Functions are known by their source, models by their name, modules, checks and dataclasses by what they hold. What a
+closure holds, or an object of another kind, is not seen.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Mapping
+from types import CodeType
 from typing import Any
 
 from redraft.checks import Check, Judgement
@@ -40,16 +43,41 @@ def _described(thing: Any, around: set[int]) -> Any:
     if isinstance(thing, functools.partial):
         return [_described(part, around) for part in (thing.func, thing.args, thing.keywords)]
     if isinstance(thing, Module | Check | Judgement):
-        model = [resolve_lm(thing.lm).name] if isinstance(thing, Predict) else []
-        return [type(thing).__qualname__, *model, _described(vars(thing), around)]
+        return [type(thing).__qualname__, *_model(thing), _described(vars(thing), around)]
     if isinstance(thing, LM):
         return thing.name
-    return _source(thing) if inspect.isroutine(thing) or inspect.isclass(thing) else thing
+    if inspect.isroutine(thing) or inspect.isclass(thing):
+        return _source(thing)
+    if dataclasses.is_dataclass(thing):
+        held = {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing)}
+        return [type(thing).__qualname__, _described(held, around)]
+    return thing
+
+
+def _model(thing: Any) -> list[str]:
+    """Of a Predict that names none: the configured one; but an advisor asks whoever wrote the attempt."""
+    if not isinstance(thing, Predict) or (thing.lm is None and thing.role == "advisor"):
+        return []
+    return [resolve_lm(thing.lm).name]
 
 
 def _source(thing: Any) -> str:
+    code = getattr(thing, "__code__", None)
     try:
-        return inspect.getsource(thing)
+        source = inspect.getsource(thing)
     except (OSError, TypeError):  # typed into an interpreter, or written in C
-        code = getattr(thing, "__code__", None)
-        return f"{getattr(thing, '__qualname__', thing)} {'' if code is None else code.co_code.hex()}"
+        return f"{getattr(thing, '__qualname__', thing)} {'' if code is None else _compiled(code)}"
+    # A lambda's source is the line that it stands in, which may hold another.
+    return f"{source} {_compiled(code)}" if code is not None and code.co_name == "<lambda>" else source
+
+
+def _compiled(code: CodeType) -> str:
+    return f"{code.co_code.hex()} {code.co_names} {[_constant(value) for value in code.co_consts]}"
+
+
+def _constant(value: Any) -> str:
+    if isinstance(value, CodeType):
+        return _compiled(value)
+    return (
+        str(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)
+    )  # a set has no order to rely on
