@@ -89,12 +89,10 @@ class Refine(Refining):
             clean=clean,
         )
         self.reviser = as_reviser(None, self.module)
-        self.lint = tuple(dict.fromkeys(findings(self)))
-        """What seems wasteful about this set-up: said when it is first called."""
 
     async def steps(self, run: Run, inputs: Inputs) -> StopReason:
         """Up to N attempts: each is proposed by the ladder, judged, mended by code if that helps, kept or not."""
-        for text in self.lint:
+        for text in dict.fromkeys(findings(self)):
             warn(text)
         climb = Climb(self, run, inputs)
         for batch in self.batches():
