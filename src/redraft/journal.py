@@ -12,7 +12,7 @@ import os
 import time
 import weakref
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from operator import attrgetter
@@ -235,9 +235,9 @@ class Journal:
             self._spent = self._by_scope()
         return self._spent.get(scope, Usage())
 
-    def calls(self, scope: str) -> list[Event]:
+    def calls(self, scope: str) -> Iterator[Event]:
         """The replies that were bought in a scope, the last one first: which model gave them, and how they ended."""
-        return [e for e in reversed(self.events) if e.kind == CALL and f"{e.scope}/".startswith(f"{scope}/")]
+        return (e for e in reversed(self.events) if e.kind == CALL and f"{e.scope}/".startswith(f"{scope}/"))
 
     def _by_scope(self) -> dict[str, Usage]:
         ended = {e.data["intent"] for e in self.events if e.kind in _ENDS}

@@ -85,7 +85,7 @@ class Run:
         self.models: dict[str, LM] = self.parent.models if self.parent else {}
         self.open_calls: set[Purchase] = self.parent.open_calls if self.parent else set()
         self.nested: set[Run] = set()
-        self._stop: asyncio.Event | None = None
+        self._stop: asyncio.Future[None] | None = None
         self._process = sync.generation
         self._entered: entered | None = None
         opened = self.parent or self._opened(store or here.store, [*here.listeners, *listeners])
@@ -278,8 +278,8 @@ class Run:
     def _stop_now(self) -> None:
         for purchase in [p for p in self.open_calls if within(p.frame.scope, self.scope)]:
             purchase.interrupt()
-        if self._stop is not None:
-            self._stop.set()
+        if self._stop is not None and not self._stop.done():
+            self._stop.set_result(None)
 
     def _cut_off(self, scope: str) -> None:
         """End and charge calls in flight that nobody waits for any more: they would hold places and connections."""
@@ -295,7 +295,7 @@ class Run:
         if self.closed:
             self.check_open()
         _ = self.seed  # the run begins
-        self.loop, self._stop = self.loop or asyncio.get_running_loop(), asyncio.Event()
+        self.loop, self._stop = self.loop or asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
         self._frame.owner = strategy
         if self.parent:
             self.parent.nested.add(self)

@@ -120,7 +120,7 @@ class LeftBehind(Exception):
 
 
 async def supervised(
-    work: Coroutine[Any, Any, T], left: float | None, stop: asyncio.Event, inner: Callable[[], bool]
+    work: Coroutine[Any, Any, T], left: float | None, stop: asyncio.Future[None], inner: Callable[[], bool]
 ) -> T:
     """Await work until its end, for `left` seconds, or until `stop`.
 
@@ -128,9 +128,11 @@ async def supervised(
     (`inner` says whether there are any); then it is cancelled, and left behind if it ignores that: `LeftBehind`.
     """
     task = asyncio.ensure_future(work)
-    stopped = asyncio.ensure_future(stop.wait())
     try:
-        await asyncio.wait({task, stopped}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        both: set[asyncio.Future[Any]] = {task, stop}
+        await asyncio.wait(both, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
         last = task.get_loop().time() + _LAST
         await asyncio.wait({task}, timeout=_GRACE)
         while not task.done() and inner() and task.get_loop().time() < last:
@@ -141,7 +143,7 @@ async def supervised(
             return task.result()
         raise LeftBehind
     finally:
-        stopped.cancel()
+        stop.cancel()
         await leave_behind(task, _GRACE / 2)
 
 

@@ -69,8 +69,8 @@ class RubricCheck(Check):
 def _asking(judging: Rubric) -> Iterator[None]:
     """Without a model of its own the rubric asks the author's, not whichever is configured."""
     frame = current_frame()
-    calls = frame.run.journal.calls(frame.scope) if frame is not None and judging.lm is None else []
-    author = next((e.data["model"] for e in reversed(calls) if e.data["role"] == "author"), None)
+    calls = frame.run.journal.calls(frame.scope) if frame is not None and judging.lm is None else ()
+    author = next((e.data["model"] for e in calls if e.data["role"] == "author"), None)
     if frame is None or author not in frame.run.models:
         yield
         return

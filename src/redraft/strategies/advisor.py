@@ -49,7 +49,11 @@ class Advisor(Module):
 
     async def aforward(self, **inputs: Any) -> Any:
         """Inputs: `attempt`, `score`, `scored_by`, `task`; and `modules`, where there are several."""
-        return await (self.each if "modules" in inputs else self.one).acall(**inputs)
+        return await self.predictor(inputs).acall(**inputs)
+
+    def predictor(self, inputs: Mapping[str, Any]) -> Predict:
+        """The one that fits these inputs."""
+        return self.each if "modules" in inputs else self.one
 
 
 async def advise(advisor: Any, strategy: Refining, run: Run, inputs: Inputs, tried: Attempt) -> dict[str, str]:
@@ -72,7 +76,8 @@ async def advise(advisor: Any, strategy: Refining, run: Run, inputs: Inputs, tri
         wrote = outputs_of(run, tried)
         given["modules"] = "\n".join(f"{path}: {what}{wrote.get(path, '')}" for path, what in paths.items())
     try:
-        said = as_prediction(await run.judging(advisor, advisor.acall(**given)))
+        asked = advisor.predictor(given) if isinstance(advisor, Advisor) else advisor
+        said = as_prediction(await run.judging(advisor, asked.acall(**given)))
         if "advice" not in said:
             raise ScoreError(f"{name_of(advisor)} returned {', '.join(said)}; an advisor returns `advice`")
     except (BudgetExceeded, RunClosed):
@@ -103,7 +108,8 @@ def _is_nothing(text: Any) -> bool:
 
 
 def _bounded(text: Any) -> str:
-    return textwrap.shorten(str(text), _LONGEST, placeholder="...")
+    text = str(text)
+    return text if len(text) <= _LONGEST and "\n" not in text else textwrap.shorten(text, _LONGEST, placeholder="...")
 
 
 def modules_in(module: Any) -> dict[str, str]:

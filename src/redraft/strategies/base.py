@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from redraft.budget import Budget
@@ -162,7 +163,12 @@ def is_small(lm: LM | None) -> bool:
     """True for a model whose name says that it is small: those of 135M, 0.5B and 1.5B were measured to do worse, or no
     better, with feedback than without (ADR 5).
     """
-    size = None if lm is None else _SIZE.search(lm.name.lower())
+    return lm is not None and _says_small(lm.name)
+
+
+@lru_cache(maxsize=256)
+def _says_small(name: str) -> bool:
+    size = _SIZE.search(name.lower())
     return size is not None and (size[1] is None or float(size[1]) <= _SMALL)
 
 

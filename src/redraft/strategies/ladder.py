@@ -109,9 +109,14 @@ async def written(strategy: Refining, run: Run, inputs: Inputs, rung: Rung, *, i
 def last_reply(run: Run, tried: Attempt) -> Event | None:
     """The last reply that an attempt's author got; None if it asked no model. Those that judge it are others."""
     scope = f"{run.scope}/attempt[{tried.index}]/"
-    calls = [e for e in run.journal.calls(scope[:-1]) if e.data["role"] in ("author", "reviser")]
-    own = [e for e in calls if e.scope.startswith((f"{scope}module:", f"{scope}reviser:", f"{scope}Reviser"))]
-    return next(iter(own or calls), None)
+    own = (f"{scope}module:", f"{scope}reviser:", f"{scope}Reviser")
+    other: Event | None = None  # a function's calls and a reward's look alike: what is the module's own goes first
+    for event in run.journal.calls(scope[:-1]):
+        if event.data["role"] in ("author", "reviser"):
+            if event.scope.startswith(own):
+                return event
+            other = other or event
+    return other
 
 
 def was_cut(reply: Event) -> bool:

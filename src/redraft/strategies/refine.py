@@ -89,6 +89,7 @@ class Refine(Refining):
             clean=clean,
         )
         self.reviser = as_reviser(None, self.module)
+        self.advisor, self.judge = self.ladder.advisor, self.ladder.judge  # attributes: modules are told apart by path
 
     async def steps(self, run: Run, inputs: Inputs) -> StopReason:
         """Up to N attempts: each is proposed by the ladder, judged, mended by code if that helps, kept or not."""
