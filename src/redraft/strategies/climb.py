@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from redraft.checks.clean import faults
 from redraft.config import resolve_lm
 from redraft.errors import BadRequestError, LMError, ParseError, ScoreError
 from redraft.frame import warn
@@ -173,6 +172,8 @@ class Climb:
         reply = last_reply(self.run, tried)
         if tried.rung == "constrain" and reply is not None and was_cut(reply):
             return ["it was cut off at its limit of tokens"]
+        from redraft.checks.clean import faults  # its patterns take a while to compile
+
         asked = (instructions_of(self.strategy.module), *map(str, self.inputs.values()))
         return faults(tried.text, "\n".join(asked))
 
