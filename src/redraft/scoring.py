@@ -54,11 +54,13 @@ def name_of(thing: Any) -> str:
     return str(getattr(thing, "__name__", None) or type(thing).__name__)
 
 
-async def ask(fn: Any, given: Mapping[str, Any]) -> Any:
-    """Call a judge of a user's: by the names of what it is given, or, where its own names differ, in that order."""
-    if hasattr(fn, "acall") or takes(fn, 0, given):
-        return await call_user(fn, **given)
-    return await call_user(fn, *given.values())
+async def ask(judge: Any, given: Mapping[str, Any], field: str) -> Any:
+    """Call a judge: by the names of what it is given, or, where a function's own differ, in that order. Returns what it said,
+    or that field of it.
+    """
+    by_name = hasattr(judge, "acall") or takes(judge, 0, given)
+    said = await (call_user(judge, **given) if by_name else call_user(judge, *given.values()))
+    return said[field] if isinstance(said, Mapping | Prediction) and field in said else said
 
 
 def takes_two(fn: Callable[..., Any]) -> bool:

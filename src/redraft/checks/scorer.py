@@ -126,14 +126,14 @@ class Judgement:
             if now[check].passed:
                 continue
             with _Naming(f"check {check.name!r}"):
-                candidate = check.applied(best)
-            if candidate is None:
+                mended_draft = check.applied(best)
+            if mended_draft is None:
                 continue
-            then = await self._verdicts(code, inputs, candidate)
+            then = await self._verdicts(code, inputs, mended_draft)
             broken = [v.explanation for c, v in then.items() if now[c].passed and not v.passed]
             better = then[check].score > now[check].score and _value([*then.values()]) > _value([now[c] for c in code])
             if better and not broken:
-                best, now = candidate, then
+                best, now = mended_draft, then
                 repairs.append(check.name)
             else:
                 lost.append(broken[0] if broken else f"{check.name} is no better for it")

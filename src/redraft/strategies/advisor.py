@@ -13,8 +13,8 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from redraft.errors import BudgetExceeded, RedraftError, RunClosed, ScoreError
-from redraft.journal import CALL
 from redraft.judges import persona_text
+from redraft.judges.asking import bounded
 from redraft.modules import Module, Predict
 from redraft.modules.wire import restate
 from redraft.protocols import LM
@@ -90,7 +90,7 @@ async def advise(advisor: Any, strategy: Refining, run: Run, inputs: Inputs, tri
 
 def _by_path(run: Run, advice: Any, paths: Mapping[str, str]) -> dict[str, str]:
     if not isinstance(advice, Mapping):
-        return {} if _is_nothing(advice) else {"": _bounded(advice)}
+        return {} if _is_nothing(advice) else {"": bounded(str(advice), _LONGEST)}
     hints: dict[str, str] = {}
     for said, text in advice.items():
         if _is_nothing(text):
@@ -99,17 +99,12 @@ def _by_path(run: Run, advice: Any, paths: Mapping[str, str]) -> dict[str, str]:
         if not close:  # advice for nobody is still advice: everybody hears it
             run.journal.remark("advice_unaddressed", scope=run.scope, path=str(said), known=list(paths))
         path = close[0] if close else ""
-        hints[path] = "\n".join(filter(None, (hints.get(path, ""), _bounded(text))))
+        hints[path] = "\n".join(filter(None, (hints.get(path, ""), bounded(str(text), _LONGEST))))
     return hints
 
 
 def _is_nothing(text: Any) -> bool:
     return text is None or str(text).strip().upper() in ("", "N/A", "NONE")
-
-
-def _bounded(text: Any) -> str:
-    text = str(text)
-    return text if len(text) <= _LONGEST and "\n" not in text else textwrap.shorten(text, _LONGEST, placeholder="...")
 
 
 def modules_in(module: Any) -> dict[str, str]:
@@ -138,11 +133,10 @@ def outputs_of(run: Run, tried: Attempt) -> dict[str, str]:
     """What each module inside wrote in an attempt, by path, as a part of a sentence."""
     scope = f"{run.scope}/attempt[{tried.index}]/"
     wrote: dict[str, str] = {}
-    for event in run.journal.events:
-        if event.kind == CALL and event.scope.startswith(scope):
-            places = [part.partition(":")[0] for part in event.scope.removeprefix(scope).split("/")]
-            text = event.data["completion"]["choices"][0].get("text", "")
-            wrote[".".join(places[1:])] = f", wrote: {_bounded(text)}"
+    for event in run.journal.calls(scope[:-1]):
+        places = [part.partition(":")[0] for part in event.scope.removeprefix(scope).split("/")]
+        text = bounded(event.data["completion"]["choices"][0].get("text", ""), _LONGEST)
+        wrote.setdefault(".".join(places[1:]), f", wrote: {text}")
     return wrote
 
 

@@ -104,7 +104,7 @@ class Climb:
         if score.feedback:
             feedback = strategy.judgement.feedback(score, rung.under)
             return feedback and HINT.format(feedback=feedback), {}
-        advisor = self.ladder.advisor
+        advisor = strategy.advisor
         if strategy.judgement.reward is None or advisor is None or (quiet and not self.ladder.advised):
             return "", {}
         if self._learned is None or self._learned[0] is not tried:
@@ -156,9 +156,9 @@ class Climb:
 
     def _enough(self, tried: Attempt) -> StopReason | None:
         if self.strategy.judgement.empty:
-            return StopReason.ROUNDS if self.ladder.judge is None else None
+            return StopReason.ROUNDS if self.strategy.judge is None else None
         stop = self.strategy.good_enough(tried)
-        if stop is StopReason.PASSED and self.ladder.judge is not None:
+        if stop is StopReason.PASSED and self.strategy.judge is not None:
             return None  # passing is not enough: the judge picks the best that does
         if stop is not None and (why := self._unclean(tried)):
             self.run.journal.remark("unclean", scope=self.run.scope, index=tried.index, faults=why)
@@ -211,7 +211,7 @@ class Climb:
         best, last = self.run.best, self.last
         if best is None and last is not None and last.error is not None:
             raise last.error
-        if self.ladder.judge is not None:
+        if self.strategy.judge is not None:
             await self._pick()
             best = self.run.best
         return (best and self.strategy.good_enough(best)) or StopReason.ROUNDS
@@ -224,14 +224,13 @@ class Climb:
         alike = list({a.text.strip(): a for a in reversed(alike)}.values())[::-1]
         if len(alike) < 2:
             return
-        judge = self.ladder.judge
+        judge = self.strategy.judge
         given = {"task": self.strategy.task(self.inputs), "drafts": [a.text for a in alike]}
         try:
-            said = await self.run.judging(judge, ask(judge, given))
+            chosen = await self.run.judging(judge, ask(judge, given, "best"))
         except (ParseError, ScoreError, LMError) as error:
             self.run.journal.remark("judge_error", scope=self.run.scope, error=f"{name_of(judge)}: {error}")
             return
-        chosen = said["best"] if isinstance(said, Mapping | Prediction) and "best" in said else said
         if chosen is None:
             self.run.journal.remark("judge_abstained", scope=self.run.scope, among=len(alike))
         elif not isinstance(chosen, int) or isinstance(chosen, bool) or not 0 <= chosen < len(alike):

@@ -6,14 +6,13 @@ revision in both orders.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from redraft.errors import ParseError
 from redraft.run import Run
 from redraft.scoring import ask, name_of
-from redraft.types import Attempt, Prediction, Score, StopReason
+from redraft.types import Attempt, Score, StopReason
 
 MIN_GAIN = 1e-6
 
@@ -57,12 +56,11 @@ class Gate:
     async def _ask_judge(self, best: Attempt, revision: Attempt) -> StopReason | None:
         given = {"task": self.task, "challenger": revision.text, "incumbent": best.text}
         try:
-            said = await self.run.judging(self.judge, ask(self.judge, given))
+            wins = await self.run.judging(self.judge, ask(self.judge, given, "wins"))
         except ParseError as error:
             return self._no_verdict(revision, str(error))
-        wins = said["wins"] if isinstance(said, Mapping | Prediction) and "wins" in said else said
         if not isinstance(wins, bool):
-            return self._no_verdict(revision, f"it returned {said!r:.80}, not True or False")
+            return self._no_verdict(revision, f"it returned {wins!r:.80}, not True or False")
         if wins:
             return self._accept(revision, "the judge prefers it in both orders")
         return self._refuse(revision, "the judge does not prefer it in both orders")

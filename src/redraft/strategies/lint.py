@@ -93,7 +93,7 @@ def _kinship(strategy: Refine) -> Iterator[str]:
     own = own_lm(strategy.module)
     authors = dict.fromkeys(map(_name, strategy.ladder.models[: strategy.N] or [own]))
     judges = [getattr(check, "judging", check) for check in _asking(strategy.judgement.checks)]
-    judges.append(strategy.ladder.judge)
+    judges.append(strategy.judge)
     for judge in judges:
         if not isinstance(judge, Module) and not hasattr(judge, "lm"):
             continue  # nobody knows whom it asks

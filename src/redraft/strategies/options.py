@@ -20,10 +20,8 @@ class Ladder:
 
     models: tuple[LM | str, ...] = ()
     revise: Revise = "auto"
-    advisor: Any = None
     advised: bool = False
     """An advisor was asked for, also where "auto" would do without."""
-    judge: Any = None
     width: int = 1
     temperatures: tuple[float, ...] = ()
     """The retries'; without any, VARIED, and the module's own for the first draft under a constraint, which is another

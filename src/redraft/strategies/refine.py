@@ -80,16 +80,15 @@ class Refine(Refining):
         self.ladder = Ladder(
             models=checked_models(models),
             revise=checked_revise(revise),
-            advisor=as_advisor(advisor, lm),
             advised=advisor is not None,
-            judge=None if judge is None else as_picker(judge, lm),
             width=checked_width(width, "width"),
             temperatures=checked_temperatures(temperature),
             fix=fix,
             clean=clean,
         )
         self.reviser = as_reviser(None, self.module)
-        self.advisor, self.judge = self.ladder.advisor, self.ladder.judge  # attributes: modules are told apart by path
+        self.advisor = as_advisor(advisor, lm)
+        self.judge = None if judge is None else as_picker(judge, lm)
 
     async def steps(self, run: Run, inputs: Inputs) -> StopReason:
         """Up to N attempts: each is proposed by the ladder, judged, mended by code if that helps, kept or not."""
