@@ -17,7 +17,7 @@ export PIP_ROOT_USER_ACTION = ignore
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-local test-server test-crash test-docs check bench clean
+.PHONY: help demo test test-local test-server test-crash test-doors test-docs check bench clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -38,6 +38,9 @@ test-server: .venv/.ready ## Tests on a real loopback server with the official c
 test-crash: .venv/.ready ## Tests that kill processes
 	@$(PYTEST) -m crash $(ARGS) $(NONE_YET)
 
+test-doors: .venv-doors/.ready ## Tests with other people's libraries: DSPy, native providers, MCP, the hub, frameworks
+	@.venv-doors/bin/python -m pytest -q -o verbosity_assertions=2 -m doors $(ARGS) $(NONE_YET)
+
 test-docs: .venv/.ready ## Run every code block of the README and docs
 	@$(PYTEST) -m '' tests/docs $(ARGS) $(NONE_YET)
 
@@ -52,7 +55,7 @@ bench: .venv/.bench ## Measure redraft's own cost beside its peers' (quality: be
 	@$(BIN)/python benchmarks/methods.py $(ARGS)
 
 clean: ## Remove .venv, caches and build outputs
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .venv-doors .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.ready: pyproject.toml
@@ -69,6 +72,14 @@ clean: ## Remove .venv, caches and build outputs
 	"$$python" -m venv .venv
 	@$(PIP) install --quiet --upgrade 'pip>=25.1'
 	@$(PIP) install --quiet --editable '.[local]' --group dev
+	@touch $@
+
+# A venv of its own: the core has to work, and to say what is missing, where none of these is installed.
+.venv-doors/.ready: .venv/.ready pyproject.toml
+	@echo "Setting up .venv-doors with the libraries that the doors lead to: about a minute, once"
+	@.venv/bin/python -m venv .venv-doors
+	@.venv-doors/bin/python -m pip --no-input install --quiet --upgrade 'pip>=25.1'
+	@.venv-doors/bin/python -m pip --no-input install --quiet --editable '.[local,dspy,providers,mcp,hub]' --group doors
 	@touch $@
 
 .venv/.bench: .venv/.ready

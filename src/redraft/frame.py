@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from redraft.budget import Meter
 from redraft.config import say_once, settings
-from redraft.journal import digest, inputs_digest
 from redraft.protocols import LM
+from redraft.record import digest, inputs_digest
 
 if TYPE_CHECKING:
     from redraft.run import Run
@@ -40,6 +40,8 @@ class Advice:
     """A hint of its own for each module inside the attempt's, by attribute path; the attempt's own module is ""."""
     lm: LM | None = None
     """Overrides the modules' own model."""
+    effort: str | None = None
+    """How much a reasoning model shall think; overrides the modules' own."""
 
     def within(self, path: str) -> Advice:
         """What the module at this path is told: the hint with its name, and those for the modules inside it."""
@@ -63,6 +65,8 @@ class Frame:
     counts: dict[str, int] = field(default_factory=dict)
     paths: dict[int, str] | None = None
     """By `id`, of the owner's sub-modules; found out when first asked for."""
+    fresh: bool = False
+    """What was tried before was not good enough: no cache may answer."""
 
     def inner(self, module: Any, inputs: Mapping[str, Any]) -> Frame:
         """The frame in which a module works on these inputs."""
@@ -70,11 +74,11 @@ class Frame:
         self.counts[name] = nth = self.counts.get(name, 0) + 1
         scope = f"{self.scope}/{name}#{nth}"
         advice = self.advice.within(self._path(module)) if self.advice.hints else self.advice
-        return Frame(run=self.run, scope=scope, meter=self.meter, advice=advice, owner=module)
+        return Frame(run=self.run, scope=scope, meter=self.meter, advice=advice, owner=module, fresh=self.fresh)
 
-    def attempt(self, run: Run, scope: str, meter: Meter, advice: Advice) -> Frame:
-        """The frame of an attempt made here."""
-        return Frame(run, scope, meter, advice, owner=self.owner, paths=self.named())
+    def attempt(self, run: Run, scope: str, meter: Meter, advice: Advice, *, again: bool) -> Frame:
+        """The frame of an attempt made here; `again`: another one was made before."""
+        return Frame(run, scope, meter, advice, owner=self.owner, paths=self.named(), fresh=self.fresh or again)
 
     def nested_run(self) -> str:
         """The scope of a run that is opened here."""
@@ -85,7 +89,11 @@ class Frame:
         """The same place for those who judge: what the author is told must not colour a critic or a judge."""
         if self.advice is NO_ADVICE:
             return self
-        return Frame(self.run, self.scope, self.meter, NO_ADVICE, self.owner, self.counts, self.paths)
+        return Frame(self.run, self.scope, self.meter, NO_ADVICE, self.owner, self.counts, self.paths, self.fresh)
+
+    def again(self) -> Frame:
+        """The same place for a reply that is asked for once more."""
+        return Frame(self.run, self.scope, self.meter, self.advice, self.owner, self.counts, self.paths, fresh=True)
 
     def named(self) -> dict[int, str]:
         """The paths of the owner's sub-modules."""

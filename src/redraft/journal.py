@@ -13,16 +13,13 @@ import time
 import weakref
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from hashlib import blake2b
-from operator import attrgetter
 from typing import Any
 
-from redraft.errors import InputError, StoreError
-from redraft.jsonable import canonical, plain
+from redraft.errors import DivergedError, StoreError
 from redraft.protocols import Store
+from redraft.record import limits
 from redraft.sync import seen
-from redraft.types import Choice, Completion, Critique, Event, Request, Score, Usage, Verdict
+from redraft.types import Event, Usage
 
 CALL = "call"
 """A committed reply."""
@@ -30,6 +27,8 @@ CALL_ERROR = "call_error"
 """A permanent refusal: replays too."""
 CALL_FAILED = "call_failed"
 """A transient failure, or a call cancelled after sending: charged, never replayed."""
+SOFT = "soft"
+"""Bought by code that calls models by itself, and metered after the fact."""
 INTENT = "intent"
 """Written before a try is sent, so that a killed process's call is charged."""
 REPLAYED = frozenset(
@@ -131,7 +130,7 @@ class Journal:
         old = self.recorded("run", "run")
         drawn = int.from_bytes(os.urandom(4), "big") >> 1 if seed is None else seed
         seed = int(old.data["seed"]) if old is not None else drawn
-        self.note("run", key="run", seed=seed, version=EVENT_VERSION, budget=_limits(budget))
+        self.note("run", key="run", seed=seed, version=EVENT_VERSION, budget=limits(budget))
         return seed
 
     def _claim(self) -> None:
@@ -170,6 +169,14 @@ class Journal:
         rejected = self.recorded("reject", scope)
         late = rejected is not None and str(rejected.data["reason"]).startswith(PASSED_OVER)
         return late or self.recorded("attempt", scope) is None
+
+    def diverged(self) -> DivergedError | None:
+        """A run that ends well has asked for every reply on record, unless its code or inputs changed."""
+        unused = self.unused()
+        if not unused:
+            return None
+        self.note("diverged", unused=unused)
+        return DivergedError(f"the resumed run never asked for the reply recorded in {unused[0]}: its code changed")
 
     def settled(self, scope: str) -> None:
         """An attempt was judged by its recorded score: the replies that its judges asked for will not be asked for."""
@@ -243,7 +250,7 @@ class Journal:
         ended = {e.data["intent"] for e in self.events if e.kind in _ENDS}
         total: dict[str, Usage] = {}
         for event in self.events:
-            if event.kind in _ENDS:
+            if event.kind in _ENDS or event.kind == SOFT:
                 usage = Usage(**event.data["usage"])
             elif event.kind == INTENT and event.seq not in ended:
                 usage = Usage(**event.data["reserved"])
@@ -271,130 +278,3 @@ _open: weakref.WeakValueDictionary[tuple[int, str], Journal] = weakref.WeakValue
 def new_run_id() -> str:
     """Sortable by time, unique across processes."""
     return f"{time.time_ns() // 1_000_000:011x}{os.urandom(5).hex()}"
-
-
-def content(lm_name: str, request: Request) -> str:
-    """What makes two calls the same call: model, messages, sampling, constraint, tools, n, prefill; not the cap."""
-    body: dict[str, Any] = {"model": lm_name, "messages": request.messages}
-    given = zip(_CONTENT, _content_values(request), strict=True)
-    body |= {name: value for name, value in given if value is not None and value != ()}
-    if request.n != 1:
-        body["n"] = request.n
-    if request.extra:
-        body["extra"] = dict(request.extra)
-    return canonical(body)
-
-
-_CONTENT = (
-    "temperature",
-    "top_p",
-    "stop",
-    "seed",
-    "schema",
-    "grammar",
-    "tools",
-    "tool_choice",
-    "logprobs",
-    "prefill",
-    "effort",
-)
-_content_values = attrgetter(*_CONTENT)
-
-
-def digest(value: Any) -> str:
-    """A short stable hash of a text, or of a value's canonical JSON."""
-    text = value if isinstance(value, str) else canonical(value)
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-
-
-def inputs_digest(inputs: Mapping[str, Any]) -> str:
-    """`digest` of a module's inputs, whatever their order."""
-    if all(type(value) is str for value in inputs.values()):  # the usual case, five times as fast
-        return digest(repr(sorted(inputs.items())))
-    try:
-        return digest(dict(inputs))
-    except (RecursionError, ValueError) as error:
-        raise InputError(
-            f"an input contains itself or nests too deeply to be recorded: {error}; pass plain data"
-        ) from error
-
-
-def derived_seed(seed: int, scope: str) -> int:
-    """A sampling seed from the run's seed and a place in it: equal on replay, different everywhere else."""
-    return int.from_bytes(blake2b(f"{seed}|{scope}".encode(), digest_size=4).digest(), "big") >> 1
-
-
-@lru_cache(maxsize=256)
-def _limits(budget: Hashable) -> Any:
-    return plain(budget)
-
-
-def used(usage: Usage) -> dict[str, Any]:
-    """A usage as JSON, zeros left out."""
-    return {name: value for name, value in zip(_USAGE, _usage_values(usage), strict=True) if value}
-
-
-def completion_data(completion: Completion) -> dict[str, Any]:
-    """A completion as JSON."""
-    return {
-        "model": completion.model,
-        "usage": None if completion.usage is None else used(completion.usage),
-        "choices": [_choice_data(choice) for choice in completion.choices],
-    }
-
-
-def _choice_data(choice: Choice) -> dict[str, Any]:
-    """What is empty is left out, field by field: half the time of a loop, on every call."""
-    data: dict[str, Any] = {}
-    if choice.text:
-        data["text"] = choice.text
-    if choice.reasoning:
-        data["reasoning"] = choice.reasoning
-    if choice.tool_calls:
-        data["tool_calls"] = choice.tool_calls
-    if choice.finish_reason:
-        data["finish_reason"] = choice.finish_reason
-    if choice.logprobs:
-        data["logprobs"] = choice.logprobs
-    return data
-
-
-def completion_from(data: Mapping[str, Any]) -> Completion:
-    """The completion that `completion_data` wrote."""
-    usage = data["usage"]
-    return Completion(
-        model=data["model"],
-        usage=None if usage is None else Usage(**usage),
-        choices=tuple(
-            Choice(**{k: tuple(v) if k in _TUPLES else v for k, v in c.items()})  # type: ignore[arg-type]
-            for c in data["choices"]
-        ),
-    )
-
-
-_USAGE = tuple(Usage.__dataclass_fields__)
-_usage_values = attrgetter(*_USAGE)
-_TUPLES = ("tool_calls", "logprobs")
-
-
-def score_from(data: Mapping[str, Any] | None) -> Score | None:
-    """The score whose JSON form is in an event."""
-    if data is None:
-        return None
-    return Score(
-        value=data["value"],
-        feedback=data["feedback"],
-        verdicts=tuple(Verdict(**v) for v in data["verdicts"]),
-    )
-
-
-def score_data(score: Score | None) -> dict[str, Any] | None:
-    """A score as JSON."""
-    if score is None:
-        return None
-    return {"value": score.value, "feedback": score.feedback, "verdicts": [plain(v) for v in score.verdicts]}
-
-
-def critique_data(critique: Critique) -> dict[str, Any]:
-    """A critique as JSON."""
-    return {**plain(critique), "issues": [plain(i) for i in critique.issues], "keep": list(critique.keep)}

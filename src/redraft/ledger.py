@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from redraft.errors import RedraftError, RunFailed, ScoreError
-from redraft.journal import Journal, critique_data, digest, score_data, used
+from redraft.journal import Journal
 from redraft.jsonable import plain
+from redraft.record import critique_data, digest, score_data, used
 from redraft.scoring import rank
 from redraft.types import Attempt, Critique, Usage
 

@@ -8,33 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from redraft import errors
-from redraft.budget import Ask, Gate, Reservation
+from redraft.budget import Ask, Reservation
 from redraft.errors import LMError, RunClosed, TransientLMError, UnsupportedError
-from redraft.frame import Frame, current_frame
-from redraft.journal import (
-    CALL,
-    CALL_ERROR,
-    CALL_FAILED,
-    INTENT,
-    Journal,
-    completion_data,
-    completion_from,
-    content,
-    derived_seed,
-    digest,
-    used,
-)
+from redraft.frame import Frame
+from redraft.journal import CALL, CALL_ERROR, CALL_FAILED, INTENT
 from redraft.jsonable import canonical
 from redraft.protocols import LM, Delta
+from redraft.record import completion_data, completion_from, content, derived_seed, digest, used
+from redraft.refusals import refused_by, remember_refusal
 from redraft.retry import wait_before
 from redraft.sync import leave_behind, seen
+from redraft.turns import Gate
 from redraft.types import Completion, Event, Request, Usage
 
 if TYPE_CHECKING:
@@ -48,35 +37,7 @@ UNASKED_CAP = 4096
 
 _GOODBYE = 0.01  # seconds for a connection to close after the deadline; those who wait have a deadline, too
 
-_refused: dict[str, set[str]] = defaultdict(set)
-_by_run: WeakKeyDictionary[Journal, dict[str, set[str]]] = WeakKeyDictionary()
 _gates: dict[tuple[str, int], Gate] = {}
-
-
-def refuses(lm: LM, parameter: str) -> bool:
-    """True if this model refused the parameter before, as far as this run knows: a resumed run goes by its record."""
-    return parameter in _refused_in_run(lm)
-
-
-def remember_refusal(lm: LM, parameter: str) -> None:
-    """From now on this model is not sent the parameter."""
-    _refused_in_run(lm).add(parameter)
-    _refused[lm.name].add(parameter)
-
-
-def _refused_in_run(lm: LM) -> set[str]:
-    frame = current_frame()
-    if frame is None:
-        return _refused[lm.name]
-    journal = frame.run.journal
-    by_name = _by_run.setdefault(journal, {})
-    if lm.name not in by_name:
-        old = journal.recorded("refused", lm.name)
-        known = set(old.data["parameters"]) if old else set() if journal.resumed else {*_refused[lm.name]}
-        if known:
-            journal.note("refused", key=lm.name, parameters=sorted(known))
-        by_name[lm.name] = known
-    return by_name[lm.name]
 
 
 class Purchase:
@@ -253,7 +214,7 @@ class Purchase:
             changes["max_tokens"] = held.cap
         if self.request.seed is None and self.lm.capabilities.seed:
             changes["seed"] = derived_seed(self.run.root.seed, self.key)
-        if refused := _refused.get(self.lm.name):
+        if refused := refused_by(self.lm):
             changes.update(dict.fromkeys(refused & OPTIONAL))
         return self.request.but(**changes) if changes else self.request
 

@@ -70,7 +70,7 @@ class Result(Prediction):
         """One line: what was kept, what it cost, why it stopped."""
         made = [a.index + 1 for a in self.attempts if a.prediction is not None or a.usage.calls]
         return (
-            f"kept draft {self.best.index + 1} of {max(made, default=1)} | {count(self.usage.calls, 'call')} | "
+            f"kept draft {self.best.index + 1} of {max(made, default=1)} | {calls(self.usage)} | "
             f"{tokens(self.usage)} | {dollars(self.cost)} | stopped: {self.stop_reason}"
         )
 
@@ -102,6 +102,11 @@ def _rebuilt(best: Attempt, parts: dict[str, Any]) -> Result:
 def count(number: int, noun: str) -> str:
     """`1 call`, `2 calls`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def calls(usage: Usage) -> str:
+    """`3 calls`, or `3 calls (2 metered afterwards)` where other code bought some by itself."""
+    return count(usage.calls, "call") + (f" ({usage.soft} metered afterwards)" if usage.soft else "")
 
 
 def dollars(cost: float | None) -> str:

@@ -24,12 +24,13 @@ from redraft.errors import (
     ScoreError,
     UsageError,
 )
-from redraft.frame import NO_ADVICE, Advice, Frame, current_frame, entered, within
-from redraft.journal import Journal, digest, new_run_id, score_from
+from redraft.frame import Advice, Frame, current_frame, entered, within
+from redraft.journal import Journal, new_run_id
 from redraft.jsonable import plain, showable
 from redraft.ledger import Ledger
 from redraft.protocols import LM, Delta, Scorer, Store, Strategy
 from redraft.purchase import Purchase
+from redraft.record import digest, score_from
 from redraft.result import Result
 from redraft.scoring import as_prediction, name_of
 from redraft.sync import LeftBehind, being_cancelled, call_user, on_loop, private_loop, supervised
@@ -79,7 +80,9 @@ class Run:
         self.budget = budget or (UNLIMITED if self.parent else here.budget)
         self.meter = Meter(self.budget, frame.meter if frame else None)
         self.scope = frame.nested_run() if frame else ""
-        self._frame = Frame(run=self, scope=self.scope, meter=self.meter, advice=frame.advice if frame else NO_ADVICE)
+        self._frame = Frame(run=self, scope=self.scope, meter=self.meter)
+        if frame:
+            self._frame.advice, self._frame.fresh = frame.advice, frame.fresh
         self.loop: asyncio.AbstractEventLoop | None = self.parent.loop if self.parent else None
         self.closed = self.stop_asked = False
         self.models: dict[str, LM] = self.parent.models if self.parent else {}
@@ -170,7 +173,7 @@ class Run:
         outer.meter.check_time()
         tried = self._ledger.begin(rung, why, parent, inputs, index)
         scope = self._ledger.scope_of(tried.index)
-        frame = outer.attempt(self, scope, self._metered(scope, outer), advice or outer.advice)
+        frame = outer.attempt(self, scope, self._metered(scope, outer), advice or outer.advice, again=tried.index > 0)
         drafts: list[Prediction] = []
         try:
             with entered(frame):
@@ -351,12 +354,7 @@ class Run:
         )
 
     def _diverged(self) -> DivergedError | None:
-        """A run that ends well has asked for every reply on record, unless its code or inputs changed."""
-        unused = self.journal.unused() if self.parent is None else []
-        if not unused:
-            return None
-        self.journal.note("diverged", unused=unused)
-        return DivergedError(f"the resumed run never asked for the reply recorded in {unused[0]}: its code changed")
+        return self.journal.diverged() if self.parent is None else None
 
     def _close(self) -> None:
         self.closed = True

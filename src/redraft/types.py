@@ -6,12 +6,12 @@ Nothing here calls, judges or stores anything.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
+from redraft.copies import changed
 from redraft.jsonable import as_text
 
 Message = Mapping[str, Any]
@@ -19,8 +19,6 @@ Message = Mapping[str, Any]
 
 Inputs = Mapping[str, Any]
 """A module's named inputs."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +67,7 @@ class Request:
 
     def but(self, **changes: Any) -> Request:
         """A copy with some fields changed."""
-        return _changed(self, changes)
+        return changed(self, changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -99,6 +97,8 @@ class Usage:
     """Tokens that upstreams produced beyond the cap they were given."""
     unbounded: int = 0
     """Calls that ended without usage and had no cap: how much they used at most is not known."""
+    soft: int = 0
+    """Calls that other code bought by itself: metered when they had ended, so that no limit held them back."""
 
     def __repr__(self) -> str:
         spent = ", ".join(f"{name}={value!r}" for name in self.__slots__ if (value := getattr(self, name)))
@@ -130,6 +130,7 @@ class Usage:
             unpriced=self.unpriced + other.unpriced,
             overrun=self.overrun + other.overrun,
             unbounded=self.unbounded + other.unbounded,
+            soft=self.soft + other.soft,
         )
 
 
@@ -146,6 +147,15 @@ class Choice:
     """"stop", "length", "tool_calls", "content_filter" or what the upstream said."""
     logprobs: tuple[Mapping[str, Any], ...] | None = None
     """One mapping a token, in the OpenAI wire form: token, logprob, top_logprobs."""
+    items: tuple[Mapping[str, Any], ...] = ()
+    """JSON that the provider wants back in the next turn (signed thinking); its key `provider` says which one reads it."""
+
+    def message(self) -> dict[str, Any]:
+        """The choice as an assistant message for the next turn: reasoning is left out but for the provider's `items`."""
+        said: dict[str, Any] = {"role": "assistant", "content": self.text}
+        if self.tool_calls:
+            said["tool_calls"] = [*self.tool_calls]
+        return {**said, "items": [*self.items]} if self.items else said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,12 +343,16 @@ class Attempt:
 
     def but(self, **changes: Any) -> Attempt:
         """A copy with some fields changed."""
-        return _changed(self, changes)
+        return changed(self, changes)
+
+
+APART = ("reasoning", "trajectory")
+"""Outputs that say how the answer came about: never judged as part of it."""
 
 
 def draft_text(prediction: Prediction) -> str:
-    """A prediction as one text: the only field's value, or `name: value` paragraphs; reasoning left out."""
-    fields = {k: v for k, v in prediction.to_dict().items() if k != "reasoning"} or prediction.to_dict()
+    """A prediction as one text: the only field's value, or `name: value` paragraphs; what is `APART` left out."""
+    fields = {k: v for k, v in prediction.to_dict().items() if k not in APART} or prediction.to_dict()
     if len(fields) == 1:
         return as_text(next(iter(fields.values())))
     return "\n\n".join(f"{name}: {as_text(value)}" for name, value in fields.items())
@@ -384,17 +398,3 @@ class Event:
     """Set for what is replayed by key: calls, decisions, steps."""
     data: Mapping[str, Any] = field(default_factory=dict)
     """JSON values only."""
-
-
-def _changed(value: T, changes: Mapping[str, Any]) -> T:
-    """`dataclasses.replace` in a third of the time, for these values: they have slots, and check nothing when made."""
-    kind: Any = type(value)
-    copy: T = object.__new__(kind)
-    for name, get, put in _slots(kind):
-        put(copy, changes[name] if name in changes else get(value))
-    return copy
-
-
-@cache
-def _slots(kind: Any) -> list[tuple[str, Callable[[Any], Any], Callable[[Any, Any], None]]]:
-    return [(name, getattr(kind, name).__get__, getattr(kind, name).__set__) for name in kind.__slots__]

@@ -5,12 +5,13 @@ import sys
 
 FLOORS = {
     # From the ground up. Every module and package right under src/redraft stands on one floor.
-    "0": ("jsonable", "errors", "types", "protocols", "budget", "result"),
+    "0": ("copies", "jsonable", "errors", "types", "protocols", "turns", "budget", "result"),
     "1": (
         "notation",
         "coerce",
         "signature",
         "sync",
+        "record",
         "journal",
         "registry",
         "config",
@@ -19,8 +20,10 @@ FLOORS = {
         "scoring",
         "frame",
         "ledger",
+        "refusals",
         "purchase",
         "run",
+        "foreign",
         "testing",
     ),
     "2a": ("lm", "checks", "judges", "sandbox", "modules"),

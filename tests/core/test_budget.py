@@ -5,8 +5,9 @@ import threading
 
 import pytest
 
-from redraft.budget import Ask, Budget, Gate, Meter
+from redraft.budget import Ask, Budget, Meter
 from redraft.errors import BudgetExceeded, PriceUnknownError, UsageError
+from redraft.turns import Gate
 from redraft.types import Usage
 
 

@@ -14,9 +14,8 @@ from core_models import ask
 
 from redraft import BestOfN, Predict, Run, SelfRefine, StopReason
 from redraft.errors import BadRequestError, DivergedError, TransientLMError
-from redraft.journal import (
-    Journal,
-    MemoryStore,
+from redraft.journal import Journal, MemoryStore
+from redraft.record import (
     completion_data,
     completion_from,
     content,
@@ -153,7 +152,7 @@ def test_digests_differ_for_different_values():
 def test_digests_are_the_same_in_another_process():
     """Hash randomisation, addresses and set order must not show."""
     code = (
-        "from redraft.journal import digest, content, derived_seed\n"
+        "from redraft.record import content, derived_seed, digest\n"
         "from redraft.types import Request\n"
         "class Opaque: pass\n"
         "value = {'s': {'x', 'y', 'z', 'w'}, 'o': Opaque(), 'f': digest, 'n': {1: 2, 'b': None}}\n"

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from redraft import SqliteStore
-from redraft.journal import Journal, derived_seed
+from redraft.journal import Journal
+from redraft.record import derived_seed
 
 pytestmark = pytest.mark.crash
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from world import KINDS, BookkeepingLM, execute, faults, mild, programs, spent_by_level
 
 from redraft.errors import RedraftError
-from redraft.journal import Journal, MemoryStore, derived_seed
+from redraft.journal import Journal, MemoryStore
+from redraft.record import derived_seed
 from redraft.types import Usage
 
 quick = settings(max_examples=50, deadline=None)

@@ -24,6 +24,7 @@ from redraft.errors import (
 )
 from redraft.strategies.base import is_small
 from redraft.testing import FunctionLM, ScriptedLM
+from redraft.testing.words import EVERYTHING
 
 ALONE = partial(Refine, advisor=False)
 """Refine with the hints that cost nothing."""
@@ -605,3 +606,18 @@ def test_wrong_inputs_of_a_function_cost_nothing(script):
 
     with pytest.raises(InputError, match="ad does not take the inputs prodct"):
         Refine(ad, N=3)(prodct="soap")
+
+
+def test_thinking_hard_is_kept_for_where_little_thought_did_not_do():
+    lm = ScriptedLM(["bad", "bad", "good"], capabilities=EVERYTHING)
+    reward = lambda args, pred: float(pred.review == "good")
+    result = Refine(Predict("topic -> review", lm=lm), 3, reward, 1.0, effort=("low", "high"), advisor=False)(topic="x")
+    assert [r.effort for r in lm.requests] == ["low", "high", "high"]
+    whys = [e.data["why"] for e in result.events if e.kind == "propose"]
+    assert ["effort high" in why for why in whys] == [False, True, False]
+
+
+@pytest.mark.parametrize("effort", [("low", ""), (1,), 3])
+def test_an_effort_is_a_word(effort):
+    with pytest.raises(InputError, match="effort"):
+        Refine(Predict("topic -> review"), effort=effort)

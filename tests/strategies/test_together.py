@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from redraft import BestOfN, Budget, Predict, Refine, Run, purchase
+from redraft import BestOfN, Budget, Predict, Refine, Run, refusals
 from redraft.checks import check, contains, ends_with, forbids, no_commas, number, words
 from redraft.checks.base import Check
 from redraft.checks.scorer import Judgement
@@ -121,10 +121,10 @@ async def test_a_resumed_run_goes_by_the_refusals_on_its_own_record():
         strategy, store = Refine(write(model(name)), N=2, checks=[words(5)]), MemoryStore()
         whole = await Run(store=store, run_id="r", seed=1).execute(strategy, {"topic": "x"})
         assert whole.usage.calls == calls
-        forgotten = {n: set(p) for n, p in purchase._refused.items()}
-        purchase._refused.clear()  # as in a new process
+        forgotten = {n: set(p) for n, p in refusals._refused.items()}
+        refusals._refused.clear()  # as in a new process
         await replayed(strategy, whole, store)
-        purchase._refused.update(forgotten)
+        refusals._refused.update(forgotten)
         await replayed(strategy, whole, store)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from redraft.cli.output import say
 from redraft.errors import RedraftError
-from redraft.journal import score_from
+from redraft.record import score_from
 from redraft.report.text import decided, judged, one_line
 from redraft.result import Result, count, tokens
 from redraft.types import Attempt, Event, StopReason, Usage

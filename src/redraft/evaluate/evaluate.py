@@ -22,8 +22,9 @@ from redraft.evaluate.metric import Metric
 from redraft.evaluate.report import Report
 from redraft.evaluate.standing import Standing
 from redraft.frame import current_frame
-from redraft.journal import Journal, derived_seed
+from redraft.journal import Journal
 from redraft.protocols import Store
+from redraft.record import derived_seed
 from redraft.sync import run_sync
 from redraft.types import Event
 

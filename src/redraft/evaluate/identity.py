@@ -15,10 +15,10 @@ from typing import Any
 
 from redraft.checks import Check, Judgement
 from redraft.config import resolve_lm
-from redraft.journal import digest
 from redraft.jsonable import canonical
 from redraft.modules import Module, Predict
 from redraft.protocols import LM
+from redraft.record import digest
 from redraft.signature import SignatureSpec
 
 

@@ -12,8 +12,8 @@ from redraft.errors import BudgetExceeded, RedraftError, ScoreError, UsageError
 from redraft.evaluate.arms import Arm
 from redraft.evaluate.examples import Example
 from redraft.evaluate.metric import Metric
-from redraft.journal import digest, inputs_digest
 from redraft.jsonable import plain
+from redraft.record import digest, inputs_digest
 from redraft.result import Result
 from redraft.run import Run
 from redraft.types import Attempt, Event, Prediction, Usage

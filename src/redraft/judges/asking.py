@@ -7,8 +7,8 @@ from collections.abc import Coroutine, Iterable
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from redraft.journal import digest
 from redraft.modules import Predict
+from redraft.record import digest
 from redraft.types import Completion, Prediction
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from redraft.errors import ScoreError
 from redraft.frame import current_frame
 from redraft.modules import Module, Predict
 from redraft.protocols import LM
-from redraft.purchase import refuses
+from redraft.refusals import refuses
 from redraft.scoring import name_of, takes_two
 from redraft.signature import as_signature
 from redraft.sync import call_user

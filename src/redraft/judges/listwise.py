@@ -12,12 +12,12 @@ from string import ascii_uppercase
 from typing import Any, Literal, NamedTuple
 
 from redraft.errors import InputError
-from redraft.journal import digest
 from redraft.judges.asking import marked, side_by_side
 from redraft.judges.critic import persona_text
 from redraft.judges.pairwise import Pairwise
 from redraft.modules import Module, Predict
 from redraft.protocols import LM
+from redraft.record import digest
 from redraft.signature import Field, SignatureSpec
 from redraft.types import Prediction
 

@@ -19,7 +19,7 @@ from redraft.judges.expectation import expectation
 from redraft.modules import Module
 from redraft.modules.wire import restate
 from redraft.protocols import LM
-from redraft.purchase import refuses, remember_refusal
+from redraft.refusals import refuses, remember_refusal
 from redraft.signature import Field, SignatureSpec
 from redraft.types import Prediction
 

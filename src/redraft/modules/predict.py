@@ -7,11 +7,11 @@ from typing import Any
 
 from redraft.config import resolve_lm
 from redraft.errors import InputError, ParseError, UnsupportedError
-from redraft.frame import Frame, current_frame
+from redraft.frame import Frame, current_frame, entered
 from redraft.modules.base import Module
 from redraft.modules.wire import Style, asked_of, compose, parse, style_for
 from redraft.protocols import LM
-from redraft.purchase import refuses, remember_refusal
+from redraft.refusals import refuses, remember_refusal
 from redraft.signature import Signature, SignatureSpec, as_signature
 from redraft.types import Completion, Prediction, Request
 
@@ -113,6 +113,7 @@ class Predict(Module):
         advice = frame.advice
         temperature = self.temperature if advice.temperature is None else advice.temperature
         thought = error is not None and _only_thought(error.completion)
+        effort = "low" if thought and lm.capabilities.reasoning else advice.effort
         request = Request(
             messages=compose(
                 self.signature,
@@ -132,9 +133,10 @@ class Predict(Module):
             if style == "plain"
             else None,
             grammar=advice.grammar if style == "plain" and lm.capabilities.grammar else None,
-            **{**self.sampling, **({"effort": "low"} if thought and lm.capabilities.reasoning else {})},
+            **{**self.sampling, **({"effort": effort} if effort else {})},
         )
-        return await frame.run.complete(request, lm=lm, role=self.role)
+        with entered(frame if error is None else frame.again()):
+            return await frame.run.complete(request, lm=lm, role=self.role)
 
     def identity(self) -> str:
         """See `Module`."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from redraft.journal import critique_data, score_data
 from redraft.jsonable import plain
+from redraft.record import critique_data, score_data
 from redraft.result import Result
 from redraft.types import Attempt, Event, Usage
 

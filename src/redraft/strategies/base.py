@@ -108,7 +108,7 @@ class Refining(Module):
             requirements=(*outer.requirements, *self.judgement.requirements()),
             hint=f"{outer.hint}\n{hint}" if outer.hint and hint else outer.hint or hint,
             temperature=outer.temperature if temperature is None else temperature,
-            **{"lm": outer.lm, "hints": outer.hints, **mine},
+            **{"lm": outer.lm, "hints": outer.hints, "effort": outer.effort, **mine},
         )
 
     async def edited(self, run: Run, inputs: Inputs, rung: Rung, *, index: int | None = None) -> Attempt:
@@ -121,7 +121,7 @@ class Refining(Module):
         given = {"draft": best.text, "issues": listed(issues), "keep": "\n".join(critique.keep)}
         restated = isinstance(self.reviser, Reviser) and not given.keys() & inputs.keys()
         given |= inputs if restated else {"task": self.task(inputs)}
-        advice = self.told(temperature=rung.temperature, lm=rung.lm)
+        advice = self.told(temperature=rung.temperature, lm=rung.lm, effort=rung.effort)
         return await run.attempt(
             reviser, given, scorer=self.scorer, parent=best, advice=advice, rung="edit", why=rung.why, index=index
         )

@@ -53,14 +53,22 @@ class Climb:
         why = f"{rung.why}; with {advice}" if hint or hints else rung.why
         temperature = None if own else self.ladder.temperature(i)
         learned_from = rung.parent or (self.last if hint or hints else None)
-        return rung.but(why=why, parent=learned_from, lm=lm, temperature=temperature, hint=hint, hints=hints)
+        more = {"temperature": temperature, "hint": hint, "hints": hints}
+        return self._thinking(i, rung.but(why=why, parent=learned_from, lm=lm, **more))
 
     def sample(self, i: int) -> Rung:
         """Attempt `i` without anything learned: the first at the module's own temperature, the others varied."""
         lm = self._model(i)
         if i == 0:
-            return Rung(name="tell", why="the first draft", lm=lm)
-        return Rung(name="resample", why="an independent sample", lm=lm, temperature=self.ladder.temperature(i))
+            return self._thinking(0, Rung(name="tell", why="the first draft", lm=lm))
+        rung = Rung(name="resample", why="an independent sample", lm=lm, temperature=self.ladder.temperature(i))
+        return self._thinking(i, rung)
+
+    def _thinking(self, i: int, rung: Rung) -> Rung:
+        """The rung with the effort of attempt `i`; a change goes on record."""
+        effort = self.ladder.effort(i)
+        changed = i > 0 and effort != self.ladder.effort(i - 1)
+        return rung.but(effort=effort, why=f"{rung.why}; effort {effort}" if changed else rung.why)
 
     async def _chosen(self, i: int, lm: LM | None) -> Rung:
         best, revise = self.run.best, self.ladder.revise

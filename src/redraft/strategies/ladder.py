@@ -17,7 +17,7 @@ from redraft.errors import BadRequestError, UnsupportedError
 from redraft.frame import Advice
 from redraft.modules import Predict
 from redraft.protocols import LM
-from redraft.purchase import refuses, remember_refusal
+from redraft.refusals import refuses, remember_refusal
 from redraft.run import Run
 from redraft.types import Attempt, Event, Inputs
 
@@ -42,6 +42,8 @@ class Rung:
     """Another model than the module's own."""
     temperature: float | None = None
     """None: the module's own."""
+    effort: str | None = None
+    """How much a reasoning model thinks; None: as the module says."""
     hint: str = ""
     hints: Mapping[str, str] = field(default_factory=dict)
     """Hints for modules inside a program, by path."""
@@ -125,7 +127,7 @@ def was_cut(reply: Event) -> bool:
 
 
 def _advice(strategy: Refining, rung: Rung) -> Advice:
-    more: dict[str, Any] = {"hints": rung.hints, "lm": rung.lm}
+    more: dict[str, Any] = {"hints": rung.hints, "lm": rung.lm, "effort": rung.effort}
     if rung.constraint is not None:
         lm = rung.lm or resolve_lm(strategy.module.lm)
         takes_grammar = lm.capabilities.grammar and not refuses(lm, "grammar")

@@ -27,12 +27,26 @@ class Ladder:
     """The retries'; without any, VARIED, and the module's own for the first draft under a constraint, which is another
     draft already.
     """
+    efforts: tuple[str, ...] = ()
+    """How much a reasoning model thinks, by attempt; the last one for the rest."""
     fix: bool = True
     clean: bool = True
 
     def temperature(self, i: int) -> float:
         """The temperature of attempt `i`, from 1 on."""
         return self.temperatures[min(i, len(self.temperatures)) - 1] if self.temperatures else VARIED
+
+    def effort(self, i: int) -> str | None:
+        """The effort of attempt `i`."""
+        return self.efforts[min(i, len(self.efforts) - 1)] if self.efforts else None
+
+
+def checked_efforts(effort: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Efforts by attempt; none for None."""
+    given = () if effort is None else (effort,) if isinstance(effort, str) else effort
+    if not isinstance(given, list | tuple) or not all(isinstance(one, str) and one.strip() for one in given):
+        raise InputError(f"effort={effort!r}: give one, or one for each attempt: ('low', 'high')")
+    return tuple(given)
 
 
 def checked_attempts(N: int, fail_count: int | None) -> tuple[int, int]:

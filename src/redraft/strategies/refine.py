@@ -22,6 +22,7 @@ from redraft.strategies.lint import findings
 from redraft.strategies.options import (
     Ladder,
     checked_attempts,
+    checked_efforts,
     checked_models,
     checked_revise,
     checked_temperatures,
@@ -51,6 +52,8 @@ class Refine(Refining):
     `width`: how many of the N attempts are made at the same time; the first that is good enough cancels the others.
     `temperature`: the retries', one or one for each (0.9; but the first draft under a constraint has the module's own, as
     the first attempt does).
+    `effort`: how much a reasoning model thinks, one or one for each attempt: `("low", "high")` thinks hard only where
+    little thought did not do.
     `fix=False` leaves drafts as they came; `clean=False` takes a text that passes the checks as it reads (by default one
     that repeats itself, or holds empty items, is kept only if nothing better comes). `budget` as in Run.
     """
@@ -70,6 +73,7 @@ class Refine(Refining):
         judge: Any = None,
         width: int = 1,
         temperature: float | Sequence[float] | None = None,
+        effort: str | Sequence[str] | None = None,
         fix: bool = True,
         clean: bool = True,
         budget: Budget | None = None,
@@ -83,6 +87,7 @@ class Refine(Refining):
             advised=advisor is not None,
             width=checked_width(width, "width"),
             temperatures=checked_temperatures(temperature),
+            efforts=checked_efforts(effort),
             fix=fix,
             clean=clean,
         )

@@ -1,0 +1,110 @@
+"""Metering of code that buys replies by itself: other frameworks' own clients, which no reservation holds back.
+
+What they spent is counted when they have ended ("soft"), and the next purchase is refused once a limit is reached.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from redraft.frame import Frame, current_frame
+from redraft.journal import SOFT
+from redraft.record import used
+from redraft.sync import on_loop
+from redraft.types import Usage
+
+T = TypeVar("T")
+
+
+class Spent(Exception):
+    """Raise it from what `bought` awaits: the call failed with `error`, and used this much all the same."""
+
+    def __init__(self, error: Exception, usage: Usage) -> None:
+        super().__init__(str(error))
+        self.error, self.usage = error, usage
+
+
+async def bought(name: str, call: Callable[[], Awaitable[tuple[T, Usage]]]) -> T:
+    """What `call` buys elsewhere, its usage counted after the fact. `name` says by whom.
+
+    A value that is JSON is journalled: a resumed run gets the recorded one and buys nothing. Raises `BudgetExceeded`
+    before the call if a limit is reached, and what `call` raises (`Spent` is charged, and taken apart). A call that
+    ends without a usage is charged as one of unknown size. Outside any run it is just awaited.
+    """
+    frame = current_frame()
+    if frame is None:
+        try:
+            return (await call())[0]
+        except Spent as spent:
+            raise spent.error from spent.__cause__
+    return await on_loop(lambda: _bought(frame, name, call), frame.run.loop)
+
+
+async def _bought(frame: Frame, name: str, call: Callable[[], Awaitable[tuple[T, Usage]]]) -> T:
+    frame.run.check_open()
+    journal = frame.run.journal
+    key = journal.key(frame.scope, f"step:{name}")
+    if (old := journal.recorded("step", key)) is not None:
+        return old.data["value"]  # type: ignore[no-any-return]
+    frame.meter.check_room()
+    usage = Usage(calls=1, unbounded=1)
+    try:
+        value, usage = await call()
+    except Spent as spent:
+        usage = spent.usage
+        raise spent.error from spent.__cause__
+    finally:
+        _charge(frame, usage, name)
+    if _is_json(value):
+        await journal.commit("step", scope=frame.scope, key=key, name=name, value=value)
+    return value
+
+
+def charge(usage: Usage, by: str) -> None:
+    """Count what this code has bought by itself, in the surrounding run. From any of the run's threads; nothing outside a
+    run. `by` says who bought it.
+    """
+    frame = current_frame()
+    if frame is None:
+        return
+    loop = frame.run.loop
+    if loop is None or _running() is loop:
+        _charge(frame, usage, by)
+        return
+    counted = _soft(usage)
+    frame.meter.charge(counted)  # at once: the next purchase must see it
+    loop.call_soon_threadsafe(_note, frame, counted, by)
+
+
+def _charge(frame: Frame, usage: Usage, by: str) -> None:
+    counted = _soft(usage)
+    frame.meter.charge(counted)
+    _note(frame, counted, by)
+
+
+def _note(frame: Frame, usage: Usage, by: str) -> None:
+    frame.run.journal.note(SOFT, scope=frame.scope, by=by, usage=used(usage))
+
+
+def _soft(usage: Usage) -> Usage:
+    """At least one call, all of them marked."""
+    calls = max(1, usage.calls)
+    return usage + Usage(calls=calls - usage.calls, soft=calls - usage.soft)
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
