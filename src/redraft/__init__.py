@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from redraft.config import configure, context
     from redraft.frame import Advice, in_run
     from redraft.judges import Critic, Pairwise
-    from redraft.modules import ChainOfThought, Module, Predict
+    from redraft.modules import ChainOfThought, Module, Predict, ReAct, Tool
     from redraft.protocols import LM, Interpreter, Scorer, Store, Strategy
     from redraft.result import Result
     from redraft.run import Run
     from redraft.signature import InputField, OutputField, Signature
-    from redraft.store import SqliteStore
+    from redraft.store import SqliteCache, SqliteStore
     from redraft.strategies import BestOfN, Refine, Reflect, Role, SelfRefine
     from redraft.types import Attempt, Completion, Critique, Issue, Prediction, Request, Score, StopReason, Usage
 
@@ -45,6 +45,7 @@ _EXPORTS = {
     "Pairwise": "redraft.judges",
     "Predict": "redraft.modules",
     "Prediction": "redraft.types",
+    "ReAct": "redraft.modules",
     "Refine": "redraft.strategies",
     "Reflect": "redraft.strategies",
     "Request": "redraft.types",
@@ -55,10 +56,12 @@ _EXPORTS = {
     "Scorer": "redraft.protocols",
     "SelfRefine": "redraft.strategies",
     "Signature": "redraft.signature",
+    "SqliteCache": "redraft.store",
     "SqliteStore": "redraft.store",
     "StopReason": "redraft.types",
     "Store": "redraft.protocols",
     "Strategy": "redraft.protocols",
+    "Tool": "redraft.modules",
     "Usage": "redraft.types",
     "check": "redraft.checks",
     "checks": "redraft.checks",
@@ -88,6 +91,7 @@ __all__ = [
     "Pairwise",
     "Predict",
     "Prediction",
+    "ReAct",
     "Refine",
     "Reflect",
     "Request",
@@ -98,10 +102,12 @@ __all__ = [
     "Scorer",
     "SelfRefine",
     "Signature",
+    "SqliteCache",
     "SqliteStore",
     "StopReason",
     "Store",
     "Strategy",
+    "Tool",
     "Usage",
     "__version__",
     "check",

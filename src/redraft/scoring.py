@@ -21,6 +21,10 @@ def as_prediction(value: Any) -> Prediction:
         return value
     if value is None:
         raise ValueError("the module returned None; return a Prediction, a dict of output fields, or the answer itself")
+    if inspect.isgenerator(value) or inspect.isasyncgen(value):
+        raise ValueError("the module returned a generator; join its pieces and return the text")
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):  # a NamedTuple
+        return Prediction(value._asdict())
     fields = None if isinstance(value, _VALUES) else plain(value)
     return Prediction(fields) if isinstance(fields, dict) else Prediction(answer=value)
 

@@ -229,10 +229,35 @@ def test_reasoning_is_never_the_answer():
     assert Predict("question -> answer", lm=script(both))(question="x").answer == "Paris"
 
 
-def test_effort_is_only_asked_of_models_that_have_it():
+def test_a_model_that_sent_its_thoughts_has_an_effort_to_lower_whatever_was_declared():
     lm = script(thought(), "Paris", capabilities=PLAIN)
     Predict("question -> answer", lm=lm)(question="x")
-    assert lm.requests[1].effort is None
+    assert [request.effort for request in lm.requests] == [None, "low"]
+
+
+@pytest.mark.parametrize("effort", ["none", "minimal", "low"])
+def test_a_low_effort_is_not_raised(effort):
+    lm = script(thought(), "Paris")
+    Predict("question -> answer", lm=lm, effort=effort)(question="x")
+    assert [request.effort for request in lm.requests] == [effort, effort]
+
+
+def test_a_thought_that_was_cut_without_a_cap_gets_twice_what_it_used():
+    lm = script(thought(), "Paris", thought(finish="stop"), "Paris")
+    predict = Predict("question -> answer", lm=lm)
+    assert (predict(question="x").answer, predict(question="x").answer) == ("Paris", "Paris")
+    assert [request.max_tokens for request in lm.requests] == [None, 6, None, None]
+    lm = script(thought(), "Paris")
+    lm.max_output = 120
+    Predict("question -> answer", lm=lm, max_tokens=100)(question="x")
+    assert lm.requests[1].max_tokens == 120, "not more than the model can"
+
+
+def test_a_thought_is_not_retried_once_more_after_another_failure():
+    lm = script(thought(), "nothing to read", thought(), '{"a": 1}')
+    with pytest.raises(ParseError, match="only thought"):
+        Predict("q -> a: int", lm=lm, reasks=5)(q="x")
+    assert lm.left == 1
 
 
 # tools

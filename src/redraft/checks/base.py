@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from redraft.errors import ScoreError, UsageError
 from redraft.scoring import as_score, name_of, takes_two
 from redraft.sync import call_user
-from redraft.types import Inputs, Prediction, Verdict, draft_text
+from redraft.types import APART, Inputs, Prediction, Verdict, draft_text
 
 if TYPE_CHECKING:
     from redraft.checks.constraint import Constraint
@@ -78,7 +78,8 @@ class Check:
         """The prediction with this check's `fix`, if it has one that changes anything. Among several outputs only one that
         the check names can be repaired.
         """
-        field = self.field or next(iter(prediction)) if len(prediction) == 1 else self.field
+        written = [name for name in prediction if name not in APART] or [*prediction]
+        field = self.field or written[0] if len(written) == 1 else self.field
         if field is None or field not in prediction:
             return None
         value = self.fix(prediction[field])

@@ -52,6 +52,17 @@ def from_file(path: str | Path) -> list[Check]:
     return read(path)
 
 
+def from_item(item: Any, place: str = "checks", folder: Path | str = "") -> Check:
+    """One check as a file holds it: a text as on the command line, a table as in TOML, or a promptfoo assert (it has a
+    `type`). Raises `ConfigError`, which begins with `place`. Files are looked for in `folder`.
+    """
+    path = Path(folder) / "checks"
+    if isinstance(item, Mapping) and isinstance(item.get("type"), str):
+        with _at(place):
+            return _assert_set(item, path, place) if item["type"] == "assert-set" else _assert(item, path)
+    return _toml_check(item, path, place)
+
+
 def _loaded(path: Path, form: str, load: Callable[[str], Any], fails: type[Exception] = ValueError) -> Any:
     """What a file holds. Editors on Windows put a mark before its text."""
     try:

@@ -7,6 +7,7 @@ The calls are read from the output `tool_calls` of a prediction, in OpenAI's for
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -41,6 +42,7 @@ class ToolCall(Check):
             raise UsageError(f"tool_call({tool!r}, none={none!r}): give the name of a tool, and none=True or False")
         self.tool, self.none, self.forbidden = tool, none, forbidden
         self.required = tuple(dict.fromkeys([*([tool] if tool else []), *required]))
+        arguments = getattr(arguments, "parameters", arguments)  # a Tool knows them
         self._schema: JsonSchema = json_schema({} if arguments is None else arguments)
         if none and (self.required or forbidden or arguments is not None):
             raise UsageError("tool_call(none=True) forbids every call; drop the other arguments")
@@ -79,9 +81,15 @@ class ToolCall(Check):
         return score, f"the arguments of {name}: {why}"
 
     def fix(self, value: Any) -> Any:
-        """The calls with arguments that are nearly JSON repaired."""
-        fixed = [_with_arguments(call, _any_object().fix(_read(call)[1])) for call in _listed(value)]
+        """The calls with arguments that are nearly JSON repaired, and with the names of required tools spelt right."""
+        fixed = [self._renamed(_with_arguments(c, _any_object().fix(_read(c)[1]))) for c in _listed(value)]
         return fixed if self.judge(fixed)[0] > self.judge(value)[0] else None
+
+    def _renamed(self, call: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A name that differs from one required tool's in case and marks alone: `Get-Weather`."""
+        name = _read(call)[0]
+        meant = [known for known in self.required if _bare(known) == _bare(name)]
+        return call if name in (*self.required, *self.forbidden) or len(meant) != 1 else _changed(call, name=meant[0])
 
 
 @cache
@@ -120,11 +128,17 @@ def _read(call: Mapping[str, Any]) -> tuple[str, Any]:
 
 
 def _with_arguments(call: Mapping[str, Any], arguments: str | None) -> Mapping[str, Any]:
-    if arguments is None:
-        return call
+    return call if arguments is None else _changed(call, arguments=arguments)
+
+
+def _changed(call: Mapping[str, Any], **changes: Any) -> Mapping[str, Any]:
     if isinstance(call.get("function"), Mapping):
-        return {**call, "function": {**call["function"], "arguments": arguments}}
-    return {**call, "arguments": arguments}
+        return {**call, "function": {**call["function"], **changes}}
+    return {**call, **changes}
+
+
+def _bare(name: str) -> str:
+    return re.sub(r"[\s_-]+", "", name.rpartition(".")[2]).casefold()
 
 
 def tool_call(

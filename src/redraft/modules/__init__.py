@@ -2,5 +2,7 @@
 
 from redraft.modules.base import Module
 from redraft.modules.predict import ChainOfThought, Predict
+from redraft.modules.react import ReAct
+from redraft.modules.toolbox import Tool
 
-__all__ = ["ChainOfThought", "Module", "Predict"]
+__all__ = ["ChainOfThought", "Module", "Predict", "ReAct", "Tool"]

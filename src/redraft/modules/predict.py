@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
+from redraft.cached import forget
 from redraft.config import resolve_lm
 from redraft.errors import InputError, ParseError, UnsupportedError
 from redraft.frame import Frame, current_frame, entered
 from redraft.modules.base import Module
+from redraft.modules.toolbox import wire_tools
 from redraft.modules.wire import Style, asked_of, compose, parse, style_for
 from redraft.protocols import LM
-from redraft.refusals import refuses, remember_refusal
+from redraft.record import digest
+from redraft.refusals import refused_in_run, remember_refusal
 from redraft.signature import Signature, SignatureSpec, as_signature
 from redraft.types import Completion, Prediction, Request
 
@@ -24,7 +28,8 @@ class Predict(Module):
 
     A single `str` output is the reply's text. Typed outputs use the model's JSON schema mode, else JSON asked for in
     words. A reply that does not parse is asked for again in a fresh prompt that names the error, at most `reasks` times, each
-    counted and recorded; then `ParseError`. Further keywords are sampling parameters of `Request` (top_p, stop, tools).
+    counted and recorded; then `ParseError`. Further keywords are sampling parameters of `Request` (top_p, stop); `tools`
+    may be functions.
     """
 
     alone = True
@@ -65,6 +70,8 @@ class Predict(Module):
             raise InputError(f"lm={lm!r}: give a model's name or an LM")
         if isinstance(stop := sampling.get("stop"), str):
             sampling["stop"] = (stop,)
+        if "tools" in sampling:
+            sampling["tools"] = wire_tools(sampling["tools"])
         self.sampling = sampling
 
     def __call__(self, *unnamed: Any, **inputs: Any) -> Prediction:
@@ -79,42 +86,56 @@ class Predict(Module):
         bound = self.signature.bind(inputs)
         lm = frame.advice.lm or resolve_lm(self.lm)
         error: ParseError | None = None
+        thoughts = 0
         for _ in range(1 + self.reasks):
             style = self._style(lm)
+            request = self._request(frame, lm, bound, style, error)
             try:
-                completion = await self._ask(frame, lm, bound, style, error)
+                completion = await self._ask(frame, lm, request, error)
             except UnsupportedError as refused:
                 if refused.parameter != "schema" or style != "schema":
                     raise
-                remember_refusal(lm, "schema")
+                # Where only this schema is too much for the model, others are still sent.
+                remember_refusal(lm, _this_schema(request) if refused.parts else "schema")
                 style = self._style(lm)
-                completion = await self._ask(frame, lm, bound, style, error)
+                request = self._request(frame, lm, bound, style, error)
+                completion = await self._ask(frame, lm, request, error)
             try:
                 return parse(self.signature, completion, style)
             except ParseError as caught:
-                thought_again = error is not None and _only_thought(completion) and _only_thought(error.completion)
+                if error is None and not frame.fresh:
+                    forget(lm, request)
                 error = caught
                 error.completion = completion
                 journal = frame.run.journal
                 key = journal.key(frame.scope, "parse_error")
                 journal.note("parse_error", scope=frame.scope, key=key, error=str(error))
-                if thought_again:
+                thoughts += _only_thought(completion)
+                if thoughts > 1:
                     break
         assert error is not None
         raise error
 
     def _style(self, lm: LM) -> Style:
         style = style_for(self.signature, lm.capabilities)
-        return "json" if style == "schema" and refuses(lm, "schema") else style
+        if style != "schema" or not (refused := refused_in_run(lm)):
+            return style
+        return "json" if not refused.isdisjoint(("schema", _this_schema(self._schema()))) else style
 
-    async def _ask(
-        self, frame: Frame, lm: LM, bound: dict[str, Any], style: Style, error: ParseError | None
-    ) -> Completion:
+    def _schema(self) -> Mapping[str, Any]:
+        return asked_of(self.signature).json_schema()
+
+    async def _ask(self, frame: Frame, lm: LM, request: Request, error: ParseError | None) -> Completion:
+        with entered(frame if error is None else frame.again()):
+            return await frame.run.complete(request, lm=lm, role=self.role)
+
+    def _request(self, frame: Frame, lm: LM, bound: dict[str, Any], style: Style, error: ParseError | None) -> Request:
         advice = frame.advice
         temperature = self.temperature if advice.temperature is None else advice.temperature
-        thought = error is not None and _only_thought(error.completion)
-        effort = "low" if thought and lm.capabilities.reasoning else advice.effort
-        request = Request(
+        effort, max_tokens = advice.effort or self.sampling.get("effort"), self.max_tokens
+        if error is not None and error.completion is not None and _only_thought(error.completion):
+            effort, max_tokens = differently(lm, error.completion, effort, max_tokens)
+        return Request(
             messages=compose(
                 self.signature,
                 bound,
@@ -125,18 +146,11 @@ class Predict(Module):
                 error="" if error is None else str(error),
             ),
             temperature=temperature if lm.capabilities.temperature else None,
-            # A reply that was all thought gets more room; the same request would only think again.
-            max_tokens=self.max_tokens * 2 if self.max_tokens and thought else self.max_tokens,
-            schema=asked_of(self.signature).json_schema()
-            if style == "schema"
-            else advice.schema
-            if style == "plain"
-            else None,
+            max_tokens=max_tokens,
+            schema=self._schema() if style == "schema" else advice.schema if style == "plain" else None,
             grammar=advice.grammar if style == "plain" and lm.capabilities.grammar else None,
             **{**self.sampling, **({"effort": effort} if effort else {})},
         )
-        with entered(frame if error is None else frame.again()):
-            return await frame.run.complete(request, lm=lm, role=self.role)
 
     def identity(self) -> str:
         """See `Module`."""
@@ -160,6 +174,29 @@ class ChainOfThought(Predict):
     def __init__(self, signature: str | type[Signature] | SignatureSpec, **options: Any) -> None:
         spec = as_signature(signature)
         super().__init__(spec.with_output("reasoning"), **options)
+
+
+def differently(
+    lm: LM, completion: Completion, effort: str | None, max_tokens: int | None
+) -> tuple[str | None, int | None]:
+    """Effort and cap for the one retry of a reply that was all thought: the same request would only think again.
+
+    A model that sent its thoughts has an effort to lower, whatever was declared of it. It gets twice the room it was
+    given, or, where it was given no cap and still was cut, twice what it used; at most its own maximum.
+    """
+    used = completion.usage.output_tokens if completion.usage and completion.finish_reason == "length" else 0
+    room = max_tokens or used or None
+    if room is not None:
+        room = max(room, min(2 * room, lm.max_output or 2 * room))
+    return (effort if effort in _LITTLE else "low"), room
+
+
+_LITTLE = ("none", "minimal", "low")
+
+
+def _this_schema(of: Request | Mapping[str, Any]) -> str:
+    """What the refusal of one schema is remembered as."""
+    return f"schema {digest(of.schema if isinstance(of, Request) else of)}"
 
 
 def _only_thought(completion: Completion | None) -> bool:

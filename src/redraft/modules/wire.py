@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from redraft.errors import InputError, ParseError
-from redraft.modules.fields import BrokenJSON, Found, find, whole
+from redraft.modules.fields import BrokenJSON, Found, _objects, find, whole
 from redraft.modules.forms import ask
 from redraft.signature import Field, SignatureSpec
 from redraft.types import Capabilities, Choice, Completion, Message, Prediction, draft_text
@@ -59,13 +59,15 @@ def compose(
     requirements: Sequence[str] = (),
     hint: str = "",
     error: str = "",
+    form: str | None = None,
 ) -> tuple[Message, ...]:
     """The messages for one try. `inputs` are as `bind` returned them.
 
-    `error` is why the last reply could not be used; the reply itself is not shown, as small models repeat it.
+    `error` is why the last reply could not be used; the reply itself is not shown, as small models repeat it. `form` asks
+    for the reply in other words than the style's.
     """
     signature = asked_of(signature)
-    form = ask(signature, style)
+    form = ask(signature, style) if form is None else form
     history, blocks = _blocks(signature, inputs, labelled=style == "plain" and bool(form))
     if requirements:
         blocks.append("Requirements:\n" + "\n".join("- " + r.replace("\n", "\n  ") for r in requirements))
@@ -176,16 +178,37 @@ def _is_worded(value: Any) -> bool:
 
 
 def restate(inputs: Mapping[str, Any], before: str, after: str) -> Any:
-    """Inputs as one value for those who judge the output: a text, or content parts where an input holds an image."""
+    """Inputs as one value for those who judge the output: a text, or content parts where an input holds an image. Messages
+    are told in order: another model's calls of tools are no calls of the judge's.
+    """
     blocks: list[Any] = [before] if before else []
     for name, value in inputs.items():
         parts = _parts(value)
-        if parts is None:
+        if _all_have(value, "role"):
+            blocks += [block for message in value for block in _told(message)]
+        elif parts is None:
             text = to_text(value, name)
             blocks.append(text if len(inputs) == 1 else f"{name}: {text}")
         else:
             blocks += parts
     return _content([*blocks, after] if after else blocks)
+
+
+def _told(message: Message) -> list[Any]:
+    """A message as texts and content parts."""
+    role, content = message["role"], message.get("content")
+    who = f"{role} ({message['tool_call_id']})" if message.get("tool_call_id") else str(role)
+    told: list[Any] = []
+    if isinstance(content, str) and content:
+        told.append(f"{who}: {content}")
+    elif content and not isinstance(content, str):
+        told.append(f"{who}:")
+        for part in content:
+            known = _parts(part)
+            told += [part["text"]] if known and part["type"] == "text" else known or [to_text(part, "message")]
+    if calls := message.get("tool_calls"):
+        told.append(f"{who} calls tools: {to_text(list(calls), 'message')}")
+    return told
 
 
 def _as_json(value: Any) -> Any:
@@ -234,6 +257,8 @@ def _fields(signature: SignatureSpec, completion: Completion, reply: Choice, sty
         raise ParseError(_why_empty(signature, completion, reply))
     if style == "plain" and asked.plain:
         return dict.fromkeys(asked.outputs, reply.text)
+    if [*asked.outputs] == [TOOL_CALLS]:
+        return {TOOL_CALLS: _calls_in(reply.text)}
     return _written(asked, completion, reply, style)
 
 
@@ -256,6 +281,19 @@ def _written(signature: SignatureSpec, completion: Completion, reply: Choice, st
         return signature.coerce(found.values)
     except ParseError as error:
         raise ParseError(f"{cut}, {error}{more}" if cut else str(error)) from None
+
+
+def _calls_in(text: str) -> list[Any]:
+    """The calls that a model without tool calls of its own wrote as JSON; a text that is none calls nothing."""
+    calls = []
+    for found in _objects(text):
+        function = found.get("function")
+        function = function if isinstance(function, Mapping) else found
+        arguments = next((function[key] for key in ("arguments", "parameters") if key in function), None)
+        if isinstance(function.get("name"), str) and isinstance(arguments, Mapping | str):
+            given = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+            calls.append({"type": "function", "function": {"name": function["name"], "arguments": given}})
+    return calls
 
 
 def _why_empty(signature: SignatureSpec, completion: Completion, reply: Choice) -> str:

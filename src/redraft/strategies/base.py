@@ -13,9 +13,10 @@ from redraft.checks import Judgement
 from redraft.config import check_fits
 from redraft.errors import InputError
 from redraft.frame import NO_ADVICE, Advice, current_frame, entered
-from redraft.modules import Module, Predict
+from redraft.modules import Module, Predict, ReAct
 from redraft.modules.wire import restate
 from redraft.protocols import LM
+from redraft.registry import wrapped
 from redraft.result import Result
 from redraft.run import Run
 from redraft.scoring import name_of, takes
@@ -51,7 +52,7 @@ class Refining(Module):
         check_fits({"budget": budget or Budget()})
         self.module = as_module(module)
         self.judgement = Judgement(checks, reward_fn)
-        outputs = self.module.signature.outputs if isinstance(self.module, Predict) else {}
+        outputs = self.module.signature.outputs if isinstance(self.module, Predict | ReAct) else {}
         for check in self.judgement.checks:
             if outputs and check.field not in (None, *outputs):
                 raise InputError(
@@ -150,6 +151,7 @@ def as_module(thing: Any) -> Any:
         thing = SignatureSpec([Field("task", str, "", thing)], [Field("answer")])
     if isinstance(thing, str | SignatureSpec) or (isinstance(thing, type) and issubclass(thing, Signature)):
         return Predict(thing)
+    thing = wrapped(thing)
     if callable(thing) or hasattr(thing, "acall"):
         return thing
     raise InputError(f"{thing!r} is no module; give a Module, a function, a signature, or the task as text")

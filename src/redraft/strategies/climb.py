@@ -16,7 +16,7 @@ from redraft.strategies.advisor import advise, author_of, instructions_of
 from redraft.strategies.base import is_small
 from redraft.strategies.gate import newly_failed
 from redraft.strategies.ladder import Rung, constraint_for, last_reply, was_cut, written
-from redraft.types import Attempt, Inputs, Prediction, StopReason
+from redraft.types import APART, Attempt, Inputs, Prediction, StopReason
 
 if TYPE_CHECKING:
     from redraft.strategies.refine import Refine
@@ -103,7 +103,7 @@ class Climb:
         strategy, score = self.strategy, tried.score
         quiet = is_small(lm or author_of(self.run, tried))
         if tried.error is not None:
-            usable = not isinstance(tried.error, LMError) and not quiet
+            usable = not isinstance(tried.error, LMError) and not _of_a_client(tried.error) and not quiet
             return (FAILED.format(error=tried.error) if usable else ""), {}
         if score is None or (score.feedback and quiet):
             return "", {}
@@ -249,11 +249,17 @@ class Climb:
             self.run.accept(alike[chosen], f"the judge prefers it to {len(alike) - 1} that score the same")
 
 
+def _of_a_client(error: Exception) -> bool:
+    """True for what a provider's own library raises: no news for the model that is to write."""
+    return type(error).__module__.partition(".")[0] in _CLIENTS
+
+
 def _is_text(tried: Attempt) -> bool:
-    outputs = () if tried.prediction is None else [v for k, v in tried.prediction.to_dict().items() if k != "reasoning"]
+    outputs = () if tried.prediction is None else [v for k, v in tried.prediction.to_dict().items() if k not in APART]
     return len(outputs) == 1 and isinstance(outputs[0], str)
 
 
+_CLIENTS = frozenset(["openai", "anthropic", "httpx", "httpx2", "google", "botocore", "groq", "mistralai", "litellm"])
 HINT = "An earlier answer fell short: {feedback} Write one that does not."
 FAILED = "An earlier answer could not be used: {error}"
 ADVICE = "Advice from an earlier try: {advice}"

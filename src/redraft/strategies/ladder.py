@@ -93,8 +93,8 @@ async def written(strategy: Refining, run: Run, inputs: Inputs, rung: Rung, *, i
     if rung.constraint is None:
         return tried
     if isinstance(tried.error, BadRequestError):
-        if isinstance(tried.error, UnsupportedError) and (lm := rung.lm or resolve_lm(strategy.module.lm)):
-            remember_refusal(lm, tried.error.parameter)
+        if isinstance(tried.error, UnsupportedError) and not tried.error.parts:  # with parts it is this schema alone
+            remember_refusal(rung.lm or resolve_lm(strategy.module.lm), tried.error.parameter)
         run.reject(tried, f"the constraint cannot be used: {tried.error}")
         free = rung.but(name="resample", why="the constraint was refused", constraint=None, under=())
         return await written(strategy, run, inputs, free)

@@ -7,7 +7,7 @@ from copy import copy
 from typing import Any
 
 from redraft.errors import InputError
-from redraft.modules import Predict
+from redraft.modules import Predict, ReAct
 from redraft.strategies.advisor import own_lm
 from redraft.strategies.base import as_module
 from redraft.strategies.roles import Role, as_critic, as_role
@@ -40,11 +40,13 @@ class Reflect(SelfRefine):
         super().__init__(author, critic=critic, rounds=rounds, **options)
 
 
-def _written_by(writer: Role, module: Any) -> Predict:
+def _written_by(writer: Role, module: Any) -> Predict | ReAct:
     """The author in the writer's persona, on its model."""
     author = as_module(module)
-    if not isinstance(author, Predict):
-        raise InputError(f"writer={writer!r} with {author!r}: give the task, a signature or a Predict to be written so")
+    if not isinstance(author, Predict | ReAct):
+        raise InputError(
+            f"writer={writer!r} with {author!r}: give the task, a signature, a Predict or a ReAct to be written so"
+        )
     author = copy(author)
     author.lm = writer.lm or author.lm
     author.system = "\n\n".join(filter(None, (writer.system, author.system)))

@@ -10,12 +10,13 @@ from typing import Any
 from redraft.errors import InputError
 from redraft.frame import current_frame
 from redraft.judges import Critic, Pairwise, persona_text
-from redraft.modules import Module, Predict
+from redraft.modules import Module, Predict, ReAct
+from redraft.modules.wire import TOOL_CALLS
 from redraft.protocols import LM
 from redraft.registry import split_model
 from redraft.signature import Field, SignatureSpec
 from redraft.strategies.advisor import Advisor, own_lm
-from redraft.types import Issue, Prediction
+from redraft.types import APART, Issue, Prediction
 
 
 @dataclass(frozen=True)
@@ -116,18 +117,20 @@ class Reviser(Module):
         """What it writes where the author has no signature: a program, a function."""
         self.role = role
         self.lm = role.lm or own_lm(author)
-        own = author if isinstance(author, Predict) else None
+        own = author if isinstance(author, Predict | ReAct) else None
         # Where the role does not say, the author's own settings hold for its revisions, too.
         self.system = role.system or (own.system if own else "")
         self.temperature = role.temperature if role.temperature is not None or own is None else own.temperature
         self.max_tokens = own.max_tokens if own else None
+        self.sampling = dict(own.sampling) if own else {}
+        """The tools among them: calls are revised by calling anew."""
 
     def writing(self, draft: Prediction | None) -> Reviser:
         """The same reviser for an author without a signature, whose outputs only a draft of it shows."""
         if self.author is not None or draft is None:
             return self
         twin = copy(self)
-        twin.outputs = tuple(name for name in draft if name != "reasoning") or self.outputs
+        twin.outputs = tuple(name for name in draft if name not in APART) or self.outputs
         return twin
 
     async def aforward(self, **inputs: Any) -> Prediction:
@@ -142,8 +145,9 @@ class Reviser(Module):
             fields.pop()
         own = author.inputs.values() if author else [Field(name, type(v)) for name, v in inputs.items()]
         outputs = self.author.outputs.values() if self.author else [Field(name) for name in self.outputs]
-        instructions = "\n\n".join(filter(None, (INSTRUCTIONS, author.instructions if author else "")))
-        spec = SignatureSpec((*fields, *own), outputs, instructions=instructions)
+        spec = SignatureSpec((*fields, *own), outputs)
+        asked = CALLS if [*spec.outputs] == [TOOL_CALLS] else INSTRUCTIONS
+        spec = spec.with_instructions("\n\n".join(filter(None, (asked, author.instructions if author else ""))))
         revise = Predict(
             spec,
             lm=self.lm,
@@ -151,6 +155,7 @@ class Reviser(Module):
             temperature=self.temperature,
             max_tokens=self.max_tokens,
             role="reviser",
+            **self.sampling,
         )
         return await revise.acall(**parts, **inputs)  # type: ignore[no-any-return]
 
@@ -167,3 +172,5 @@ INSTRUCTIONS = (
     "Revise the draft: fix the issues and change nothing else. Answer with the whole revised text alone, "
     "without comments."
 )
+
+CALLS = "Revise the draft, which is a list of tool calls: fix the issues and change nothing else. Make all of its calls anew."
