@@ -130,11 +130,15 @@ class ContextOverflowError(BadRequestError):
 
 
 class UnsupportedError(BadRequestError):
-    """The model refuses one optional parameter, named in `parameter` (a field name of `Request`)."""
+    """The model refuses one optional parameter, named in `parameter` (a field name of `Request`).
 
-    def __init__(self, message: str, *, parameter: str, status: int | None = None) -> None:
+    `parts` are what of it is refused, where it is not all of it: schema keywords, or a value (an effort "minimal").
+    """
+
+    def __init__(self, message: str, *, parameter: str, status: int | None = None, parts: tuple[str, ...] = ()) -> None:
         super().__init__(message, status=status)
         self.parameter = parameter
+        self.parts = parts
 
 
 class LocalEngineError(LMError):
@@ -181,3 +185,14 @@ class StoreError(RedraftError):
 
 class DivergedError(StoreError):
     """With `strict=True`: a resumed run ended without asking for replies that are on record, so its code or inputs changed."""
+
+
+def ends_run(error: BaseException | None) -> BudgetExceeded | RunClosed | None:
+    """The ended budget or run that an error of user code or of a framework hides: its cause, or its cause's cause."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, BudgetExceeded | RunClosed):
+            return error
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return None

@@ -27,8 +27,8 @@ class Spent(Exception):
         self.error, self.usage = error, usage
 
 
-async def bought(name: str, call: Callable[[], Awaitable[tuple[T, Usage]]]) -> T:
-    """What `call` buys elsewhere, its usage counted after the fact. `name` says by whom.
+async def bought(name: str, call: Callable[[], Awaitable[tuple[T, Usage | None]]]) -> T:
+    """What `call` buys elsewhere, its usage counted after the fact (None: it charged that by itself). `name` says by whom.
 
     A value that is JSON is journalled: a resumed run gets the recorded one and buys nothing. Raises `BudgetExceeded`
     before the call if a limit is reached, and what `call` raises (`Spent` is charged, and taken apart). A call that
@@ -43,21 +43,22 @@ async def bought(name: str, call: Callable[[], Awaitable[tuple[T, Usage]]]) -> T
     return await on_loop(lambda: _bought(frame, name, call), frame.run.loop)
 
 
-async def _bought(frame: Frame, name: str, call: Callable[[], Awaitable[tuple[T, Usage]]]) -> T:
+async def _bought(frame: Frame, name: str, call: Callable[[], Awaitable[tuple[T, Usage | None]]]) -> T:
     frame.run.check_open()
     journal = frame.run.journal
     key = journal.key(frame.scope, f"step:{name}")
     if (old := journal.recorded("step", key)) is not None:
         return old.data["value"]  # type: ignore[no-any-return]
     frame.meter.check_room()
-    usage = Usage(calls=1, unbounded=1)
+    usage: Usage | None = Usage(calls=1, unbounded=1)
     try:
         value, usage = await call()
     except Spent as spent:
         usage = spent.usage
         raise spent.error from spent.__cause__
     finally:
-        _charge(frame, usage, name)
+        if usage is not None:
+            _charge(frame, usage, name)
     if _is_json(value):
         await journal.commit("step", scope=frame.scope, key=key, name=name, value=value)
     return value

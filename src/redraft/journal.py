@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
+from redraft.budget import Meter
 from redraft.errors import DivergedError, StoreError
 from redraft.protocols import Store
 from redraft.record import limits
@@ -53,6 +54,7 @@ REPLAYED = frozenset(
         "advice_unaddressed",
         "judge_abstained",
         "lint",
+        "observation_dropped",
     }
 )
 PASSED_OVER = ("cancelled", "not looked at")
@@ -241,6 +243,13 @@ class Journal:
         if self._spent is None:
             self._spent = self._by_scope()
         return self._spent.get(scope, Usage())
+
+    def metered(self, scope: str, around: Meter) -> Meter:
+        """A meter for a scope, with what earlier processes spent in it."""
+        meter = Meter(parent=around)
+        if self.resumed:
+            meter.preload(self.spent(scope))
+        return meter
 
     def calls(self, scope: str) -> Iterator[Event]:
         """The replies that were bought in a scope, the last one first: which model gave them, and how they ended."""

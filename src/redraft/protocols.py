@@ -25,6 +25,10 @@ class Delta:
     choice: int = 0
 
 
+OnDelta = Callable[[Delta], None] | None
+"""Who hears a reply while it is written."""
+
+
 @runtime_checkable
 class LM(Protocol):
     """One model at one endpoint. Only Run calls `generate`: it owns budget, retries, deadline and journal.
@@ -40,7 +44,7 @@ class LM(Protocol):
     parallel: int
     """How many calls may be in flight at once."""
 
-    async def generate(self, request: Request, on_delta: Callable[[Delta], None] | None = None) -> Completion:
+    async def generate(self, request: Request, on_delta: OnDelta = None) -> Completion:
         """One call. Streams to `on_delta` where it can. Raises `LMError` and nothing else; cancelling it must give
         up the connection and every slot at once.
         """

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from redraft import errors
 from redraft.budget import Ask, Reservation
+from redraft.cached import place_of
 from redraft.errors import LMError, RunClosed, TransientLMError, UnsupportedError
 from redraft.frame import Frame
 from redraft.journal import CALL, CALL_ERROR, CALL_FAILED, INTENT
 from redraft.jsonable import canonical
-from redraft.protocols import LM, Delta
+from redraft.protocols import LM, Delta, OnDelta
 from redraft.record import completion_data, completion_from, content, derived_seed, digest, used
-from redraft.refusals import refused_by, remember_refusal
+from redraft.refusals import as_asked, droppable, remember_refusal, without_refused
 from redraft.retry import wait_before
 from redraft.sync import leave_behind, seen
 from redraft.turns import Gate
@@ -28,9 +28,6 @@ from redraft.types import Completion, Event, Request, Usage
 
 if TYPE_CHECKING:
     from redraft.run import Run
-
-OPTIONAL = frozenset({"temperature", "top_p", "seed", "logprobs", "effort"})
-"""Parameters that are dropped when a model refuses them; a constraint, a tool or a stop never is."""
 
 UNASKED_CAP = 4096
 """Cap under a limit where neither the request nor the model names one: else one call reserves all that is left."""
@@ -43,14 +40,18 @@ _gates: dict[tuple[str, int], Gate] = {}
 class Purchase:
     """One reply being bought. Settled exactly once, whatever happens."""
 
-    def __init__(self, run: Run, frame: Frame, lm: LM, request: Request, role: str) -> None:
+    def __init__(
+        self, run: Run, frame: Frame, lm: LM, request: Request, *, role: str, on_delta: OnDelta = None
+    ) -> None:
         self.run = run
         self.frame = frame
         self.lm = lm
         self.request = request
         self.role = role
+        self._hears = on_delta
         self.content = content(lm.name, request)
         self.key = run.journal.key(frame.scope, digest(self.content))
+        self.place = place_of(frame, lm, request, self.content)
         self._held: Reservation | None = None
         self._intent: Event | None = None
         self._task: asyncio.Task[Any] | None = None
@@ -64,16 +65,42 @@ class Purchase:
         journal = self.run.journal
         if (old := journal.recorded(CALL, self.key)) is not None:
             journal.tell(old)
-            return completion_from(old.data["completion"])
+            return self._told(completion_from(old.data["completion"]), self._hears)
         if (old := journal.recorded(CALL_ERROR, self.key)) is not None:
             journal.tell(old)
             raise _error_from(old.data)
+        if self.place is not None and (kept := self.place.read()) is not None:
+            return await self._given(kept)
         self.run.open_calls.add(self)
         try:
             return await self._until_deadline()
         finally:
             self.run.open_calls.discard(self)
             self.abandon()
+
+    async def _given(self, completion: Completion) -> Completion:
+        """A reply that another run has paid for: on record like a bought one, and charged nothing."""
+        self._told(completion, self._on_delta())
+        await self.run.journal.commit(
+            CALL,
+            scope=self.frame.scope,
+            key=self.key,
+            intent=None,
+            role=self.role,
+            model=self.lm.name,
+            usage={},
+            completion=completion_data(completion),
+            seconds=0.0,
+            cached=True,
+        )
+        return completion
+
+    @staticmethod
+    def _told(completion: Completion, on_delta: OnDelta) -> Completion:
+        if on_delta is not None:
+            for at, choice in enumerate(completion.choices):
+                on_delta(Delta(reasoning=choice.reasoning, text=choice.text, choice=at))
+        return completion
 
     def abandon(self) -> None:
         """Charge a try that was left behind: its reservation if it may have been sent, else nothing."""
@@ -134,10 +161,13 @@ class Purchase:
             try:
                 return await self._try()
             except UnsupportedError as error:
-                if error.parameter not in OPTIONAL or getattr(self._sent, error.parameter) is None:
+                dropped = droppable(error, self._sent)
+                if not dropped:
                     raise
-                remember_refusal(self.lm, error.parameter)
-                self._say("dropped", parameter=error.parameter, model=self.lm.name, error=str(error))
+                for name in dropped:
+                    remember_refusal(self.lm, name)
+                parts = {"parts": list(error.parts)} if error.parts else {}
+                self._say("dropped", parameter=error.parameter, model=self.lm.name, error=str(error), **parts)
             except LMError as error:
                 tried += 1
                 wait = wait_before(error, tried, self.run.tries)
@@ -169,6 +199,7 @@ class Purchase:
             started = time.perf_counter()
             self._sent = self._as_sent(held)
             completion = await self.run.send(self.lm, self._sent, self._on_delta())
+            completion = as_asked(completion, self.request, self._sent)
         except LMError as error:
             await self._failed(error, held)
             raise
@@ -214,18 +245,18 @@ class Purchase:
             changes["max_tokens"] = held.cap
         if self.request.seed is None and self.lm.capabilities.seed:
             changes["seed"] = derived_seed(self.run.root.seed, self.key)
-        if refused := refused_by(self.lm):
-            changes.update(dict.fromkeys(refused & OPTIONAL))
-        return self.request.but(**changes) if changes else self.request
+        return without_refused(self.lm, self.request.but(**changes) if changes else self.request)
 
-    def _on_delta(self) -> Callable[[Delta], None] | None:
-        journal, scope = self.run.journal, self.frame.scope
+    def _on_delta(self) -> OnDelta:
+        journal, scope, hears = self.run.journal, self.frame.scope, self._hears
         if not journal.streams:
-            return None
+            return hears
 
         def show(delta: Delta) -> None:
             data = {"text": delta.text, "reasoning": delta.reasoning, "role": self.role}
             journal.tell(Event(seq=-1, kind="delta", time=time.time(), scope=scope, data=data))
+            if hears is not None:
+                hears(delta)
 
         return show
 
@@ -245,6 +276,8 @@ class Purchase:
             completion=completion_data(completion),
             seconds=round(seconds, 6),
         )
+        if self.place is not None:
+            self.place.keep(completion, held.cap)
         if usage.overrun:
             self._say("overrun", tokens=usage.overrun, cap=held.cap, model=self.lm.name)
 
@@ -258,7 +291,7 @@ class Purchase:
             usage = Usage(calls=1)
         if not held.settle(usage) or self._intent is None:
             return
-        dropped = isinstance(error, UnsupportedError) and error.parameter in OPTIONAL
+        dropped = isinstance(error, UnsupportedError) and droppable(error, self._sent)
         transient = dropped or isinstance(error, TransientLMError)
         await self.run.journal.commit(
             CALL_FAILED if transient else CALL_ERROR,
@@ -322,7 +355,9 @@ def _gate(lm: LM) -> Gate:
 
 
 def _error_data(error: LMError) -> dict[str, Any]:
+    parts = getattr(error, "parts", ())
     return {
+        **({"parts": list(parts)} if parts else {}),
         "class": type(error).__name__,
         "error": str(error),
         "status": error.status,
@@ -335,6 +370,7 @@ def _error_from(data: Any) -> LMError:
     """The recorded refusal again, for a replay."""
     kind = getattr(errors, data["class"], LMError)
     if kind is UnsupportedError:
-        return UnsupportedError(data["error"], parameter=data["parameter"], status=data["status"])
+        parts = tuple(data.get("parts", ()))
+        return UnsupportedError(data["error"], parameter=data["parameter"], status=data["status"], parts=parts)
     error: LMError = kind(data["error"], status=data["status"], sent=data["sent"])
     return error

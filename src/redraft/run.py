@@ -23,12 +23,13 @@ from redraft.errors import (
     RunFailed,
     ScoreError,
     UsageError,
+    ends_run,
 )
 from redraft.frame import Advice, Frame, current_frame, entered, within
 from redraft.journal import Journal, new_run_id
 from redraft.jsonable import plain, showable
 from redraft.ledger import Ledger
-from redraft.protocols import LM, Delta, Scorer, Store, Strategy
+from redraft.protocols import LM, OnDelta, Scorer, Store, Strategy
 from redraft.purchase import Purchase
 from redraft.record import digest, score_from
 from redraft.result import Result
@@ -131,18 +132,19 @@ class Run:
         """What this run spent so far, nested runs included."""
         return self.meter.usage
 
-    async def complete(self, request: Request, *, lm: LM, role: str = "author") -> Completion:
-        """One reply, paid at most once. `role` says who asks: author, critic, reviser, judge, advisor.
+    async def complete(self, request: Request, *, lm: LM, role: str = "author", on_delta: OnDelta = None) -> Completion:
+        """One reply, paid at most once. `role` says who asks (author, critic, reviser, judge, advisor); `on_delta` hears the
+        reply while it is written, and a recorded one at once.
 
         Raises `LMError`, `BudgetExceeded`, or `RunClosed`; is cancellable at any point, and then charged truly.
         """
         self.models[lm.name] = lm
-        purchase = Purchase(self, self._here(), lm, request, role)
+        purchase = Purchase(self, self._here(), lm, request, role=role, on_delta=on_delta)
         if self.loop is None or self.loop is asyncio.get_running_loop():
             return await purchase.complete()
         return await on_loop(purchase.complete, self.loop)
 
-    async def send(self, lm: LM, request: Request, on_delta: Callable[[Delta], None] | None) -> Completion:
+    async def send(self, lm: LM, request: Request, on_delta: OnDelta) -> Completion:
         """The one place where a model is called, and the boundary to the wire: only `LMError` comes out."""
         try:
             return await lm.generate(request, on_delta)
@@ -173,7 +175,9 @@ class Run:
         outer.meter.check_time()
         tried = self._ledger.begin(rung, why, parent, inputs, index)
         scope = self._ledger.scope_of(tried.index)
-        frame = outer.attempt(self, scope, self._metered(scope, outer), advice or outer.advice, again=tried.index > 0)
+        frame = outer.attempt(
+            self, scope, self.journal.metered(scope, outer.meter), advice or outer.advice, again=tried.index > 0
+        )
         drafts: list[Prediction] = []
         try:
             with entered(frame):
@@ -193,21 +197,15 @@ class Run:
 
     def _failed(self, tried: Attempt, frame: Frame, drafts: list[Prediction], error: BaseException) -> Attempt:
         """Put an attempt that did not end well on record, with the draft if there is one; raise what ends the run."""
-        raised = isinstance(error, BudgetExceeded | RunClosed)
+        ended: BaseException | None = ends_run(error)
         kept = showable(error) if isinstance(error, Exception) else RuntimeError("the module was cancelled from inside")
         if isinstance(error, asyncio.CancelledError) and being_cancelled():
-            raised, kept = True, RunClosed("cancelled")
+            ended, kept = error, RunClosed("cancelled")
         tried = tried.but(prediction=drafts[0] if drafts else None, error=kept, usage=frame.meter.usage)
-        self._ledger.record(tried, replayable=not raised)
-        if raised:
-            raise error
+        self._ledger.record(tried, replayable=ended is None)
+        if ended is not None:
+            raise ended
         return tried
-
-    def _metered(self, scope: str, outer: Frame) -> Meter:
-        meter = Meter(parent=outer.meter)
-        if self.journal.resumed:
-            meter.preload(self.journal.spent(scope))
-        return meter
 
     async def _judge(self, scorer: Scorer | None, inputs: Inputs, draft: Prediction, frame: Frame) -> Score | None:
         if scorer is None:

@@ -19,9 +19,10 @@ NUMBERS = itertools.count()
 
 @pytest.fixture(autouse=True)
 def plain_surroundings(monkeypatch, tmp_path):
-    """No key, no server, no project file."""
+    """No key, no server (and none looked for), no project file."""
     for name in [n for n in os.environ if n.startswith(("OPENAI_", "REDRAFT_"))]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("REDRAFT_DISCOVER", "0")
     monkeypatch.chdir(tmp_path)
 
 

@@ -153,6 +153,9 @@ class TestOnAServer:
 
     def test_a_model_is_tried_out(self, redraft):
         def answer(asked):
+            if "tools" in asked:
+                call = {"name": asked["tools"][0]["function"]["name"], "arguments": '{"colour": "red"}'}
+                return Reply(tool_calls=[{"id": "1", "type": "function", "function": call}])
             return '{"colour": "red"}' if "response_format" in asked else "red is a colour"
 
         with FaultServer(answer) as server:

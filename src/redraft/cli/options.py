@@ -30,6 +30,7 @@ class RunOptions:
     token_limit: int | None = None
     cost_limit: float | None = None
     time_limit: float | None = None
+    cache: str | None = None
     quiet: bool = False
     json: bool = False
     show: str | None = None

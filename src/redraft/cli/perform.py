@@ -16,6 +16,7 @@ from redraft.cli.output import coloured, complain, emit, emit_json
 from redraft.cli.plan import budget, plan
 from redraft.cli.progress import Progress, Silent
 from redraft.cli.task import read_task
+from redraft.config import context
 from redraft.errors import RedraftError
 from redraft.protocols import Strategy
 from redraft.report.data import failure_data, result_data
@@ -29,6 +30,11 @@ def perform(options: RunOptions) -> int:
     """Run, show progress, print the outcome; returns the exit code. Raises `RedraftError` if there is no draft."""
     if options.json and options.show:
         raise click.UsageError(f"--json holds the {options.show} already; leave out --show")
+    with context(**({"cache": options.cache} if options.cache else {})):
+        return _perform(options)
+
+
+def _perform(options: RunOptions) -> int:
     task = read_task(options.task, options.file)
     with _no_notices(options.quiet), _user_prints():
         strategy = plan(options)

@@ -63,6 +63,7 @@ _OPTIONS = (
     click.option("--token-limit", type=_COUNT, metavar="N", help="Hard limit on tokens, prompts included."),
     click.option("--cost-limit", type=_AMOUNT, metavar="DOLLARS", help="Hard limit on money."),
     click.option("--time-limit", type=_AMOUNT, metavar="SECONDS", help="Hard limit on time."),
+    click.option("--cache", metavar="FILE", help="Keep first replies in FILE, and use those that are in it."),
     click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors."),
     click.option("--json", is_flag=True, help="Print the whole run as one JSON object."),
     click.option("--show", type=click.Choice(["trajectory"]), help="Print every draft, what changed and why."),

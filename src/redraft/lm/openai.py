@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 
 from redraft.errors import BadRequestError, ConfigError, LMError, TransientLMError
 from redraft.lm.clients import Upstream, client_for
-from redraft.lm.openai_errors import Endpoint, Refusal, as_error
-from redraft.lm.openai_wire import Reply, as_json, refuse_unsupported, request_body
+from redraft.lm.openai_errors import NO_THOUGHT, Endpoint, Refusal, as_error
+from redraft.lm.openai_wire import Reply, as_json, refuse_unsupported, request_body, without_system
+from redraft.lm.thoughts import with_empty_thoughts
 from redraft.protocols import Delta
 from redraft.types import Capabilities, Completion, Request, Usage
 
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 
 _OPENAI_URL = "https://api.openai.com/v1"
 _CAP_NAMES = ("max_completion_tokens", "max_tokens")
+_INSTEAD = {
+    "stream_options": "left out",
+    "reasoning": "left out of the messages",
+    "system": "part of the first user message",
+    NO_THOUGHT: "sent with an empty one",
+}
 _CAPABLE = Capabilities(json_schema=True, n=True, logprobs=True, seed=True, tools=True, stream=True)
 
 
@@ -61,6 +68,10 @@ class OpenAILM:
             raise ConfigError(
                 f"no API key for {self.name} at {url}: set {variable}, or give --base-url to use a server on this machine"
             )
+        self.address = url
+        """Where the model is: models of one name at two addresses share no cached reply."""
+        self._host = urlsplit(url).netloc.rpartition("@")[2]
+        self._opens_thinking = False
         self._endpoint = Endpoint(self.name, model, url, variable)
         self._upstream = Upstream(url, key, parallel, _is_loopback(host))
         own = host == "api.openai.com" or host.endswith((".openai.com", ".openai.azure.com"))
@@ -70,18 +81,31 @@ class OpenAILM:
     async def generate(self, request: Request, on_delta: Callable[[Delta], None] | None = None) -> Completion:
         """One call, streamed if somebody listens and the server can."""
         refuse_unsupported(request, self.capabilities, self.name)
-        body = request_body(request, self._model, cap_name=self._cap_name)
+        body = self._body(request)
         if on_delta is not None and self.capabilities.stream:
             body["stream"] = True
             if "stream_options" not in self._refused:
                 body["stream_options"] = {"include_usage": True}
-        reply = Reply(self.name)
+        carried = self._host if request.tools else ""
+        reply = Reply(self.name, upstream=carried, in_thought=self._opens_thinking)
         async with aclosing(self._chunks(body)) as chunks:
             async for chunk in chunks:
                 for delta in reply.add(chunk):
                     if on_delta is not None:
                         on_delta(delta)
-        return reply.completion()
+        completion = reply.completion()
+        self._opens_thinking |= reply.lone
+        return completion
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        """In the words that this server was found to take."""
+        upstream = "" if "reasoning" in self._refused else self._host
+        body = request_body(request, self._model, cap_name=self._cap_name, upstream=upstream)
+        if NO_THOUGHT in self._refused:  # a tool loop of another model's, say
+            body["messages"] = with_empty_thoughts(body["messages"])
+        if "system" in self._refused:
+            body["messages"] = without_system(body["messages"])
+        return body
 
     def count(self, request: Request) -> int | None:  # noqa: ARG002 - the contract's signature
         """None: the upstream's tokenizer is not known here."""
@@ -136,9 +160,9 @@ class OpenAILM:
     def _explained(self, told: Refusal, body: dict[str, Any]) -> LMError:
         """The refusal as an error. A dialect is learned: the next try is sent in other words."""
         sent = {*body, "prefill"} if body["messages"] and body["messages"][-1].get("role") == "assistant" else {*body}
-        name = told.refused(sent)
-        if name not in (*_CAP_NAMES, "stream_options"):
-            return as_error(told, sent, self._endpoint)
+        name = told.refused_in(body["messages"]) or told.refused(sent)
+        if name not in (*_CAP_NAMES, *_INSTEAD):
+            return as_error(told, sent, self._endpoint, body)
         self._refused.add(name)
         if self._refused.issuperset(_CAP_NAMES):
             return BadRequestError(
@@ -146,7 +170,7 @@ class OpenAILM:
                 "token limit, or use another server",
                 status=told.status,
             )
-        instead = "left out" if name == "stream_options" else f"sent as {self._cap_name}"
+        instead = _INSTEAD.get(name) or f"sent as {self._cap_name}"
         return TransientLMError(
             f"{self.name} does not take {name}; from the next try on it is {instead}", status=told.status, retry_after=0
         )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from redraft.errors import BadRequestError, TransientLMError, UnsupportedError
-from redraft.lm.thoughts import ThoughtSplitter
+from redraft.lm.thoughts import Thoughts, ThoughtSplitter, split_lone, text_of, with_thoughts
 from redraft.protocols import Delta
 from redraft.types import Capabilities, Choice, Completion, Request, Usage
 
@@ -34,7 +34,7 @@ OPTIONAL: Mapping[str, OptionalField] = {
     "tool_choice": OptionalField("tools", ("tool_choice",)),
     "logprobs": OptionalField("logprobs", ("logprobs", "top_logprobs")),
     "prefill": OptionalField("prefill", ("prefill",)),
-    "effort": OptionalField(None, ("reasoning_effort", "reasoning effort")),
+    "effort": OptionalField(None, ("reasoning_effort", "reasoning effort", "reasoningEffort", "thinking")),
 }
 
 
@@ -56,9 +56,12 @@ def refuse_unsupported(request: Request, capabilities: Capabilities, name: str) 
             )
 
 
-def request_body(request: Request, model: str, *, cap_name: str) -> dict[str, Any]:
-    """The request as a body; unset fields are not in it. `extra` has the last word."""
-    messages = [*request.messages]
+def request_body(request: Request, model: str, *, cap_name: str, upstream: str = "") -> dict[str, Any]:
+    """The request as a body; unset fields are not in it. `extra` has the last word.
+
+    Of the messages' `items`, those that came from this `upstream` go back to it; no other ever leaves.
+    """
+    messages = with_thoughts(request.messages, upstream)
     if request.prefill is not None:
         messages.append({"role": "assistant", "content": request.prefill})
     plain = {
@@ -78,6 +81,23 @@ def request_body(request: Request, model: str, *, cap_name: str) -> dict[str, An
     }
     sent = {key: value for key, value in plain.items() if value is not None}
     return {"model": model, "messages": messages, **sent, **request.extra}
+
+
+def without_system(messages: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """For models without a system role: its text begins the first message of the user's."""
+    told = [text_of(m.get("content")) for m in messages if m.get("role") in ("system", "developer")]
+    others = [m for m in messages if m.get("role") not in ("system", "developer")]
+    top = "\n\n".join(filter(None, told))
+    first = next((at for at, m in enumerate(others) if m.get("role") == "user"), None)
+    if first is None:
+        return [{"role": "user", "content": top}, *others]
+    content = others[first].get("content")
+    if isinstance(content, list | tuple):
+        content = [{"type": "text", "text": top}, *content]
+    else:
+        content = "\n\n".join(filter(None, (top, content)))
+    others[first] = {**others[first], "content": content}
+    return others
 
 
 def as_json(body: Mapping[str, Any]) -> bytes:
@@ -127,7 +147,11 @@ class Reply:
     Raises `TransientLMError` for what is no chat completion at all: a proxy's page, a cut stream, wrong types.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, upstream: str = "", in_thought: bool = False) -> None:
+        self.lone = False
+        """A thought was closed that was never opened: the template opened it."""
+        self._upstream = upstream
+        self._in_thought = in_thought
         self._name = name
         self._model = ""
         self._usage: Usage | None = None
@@ -163,8 +187,19 @@ class Reply:
             raise self.garbled("it holds no choices")
         if not all(part.ended for part in self._parts.values()):
             raise self.garbled("the stream broke off before its finish reason")
-        choices = tuple(part.choice() for _, part in sorted(self._parts.items()))
+        choices = tuple(self._choice(part) for _, part in sorted(self._parts.items()))
         return Completion(choices=choices, model=self._model, usage=self._usage)
+
+    def _choice(self, part: _Part) -> Choice:
+        choice = part.choice(self._upstream)
+        if choice.reasoning:
+            return choice
+        thought, text = split_lone(choice.text)
+        self.lone |= text is not None
+        # Cut before its end, a thought that the template opened has no mark at all.
+        if text is None and self._in_thought and choice.finish_reason == "length":
+            thought, text = choice.text, ""
+        return choice if text is None else replace(choice, reasoning=thought, text=text)
 
     def garbled(self, why: str) -> TransientLMError:
         """The error for an unreadable reply; it carries the usage, if that was read."""
@@ -179,13 +214,15 @@ class _Part:
         self._splitter = ThoughtSplitter()
         self._text: list[str] = []
         self._reasoning: list[str] = []
+        self._thoughts = Thoughts()
         self._calls: dict[int, dict[str, Any]] = {}
         self._logprobs: list[Mapping[str, Any]] | None = None
         self._finish: str | None = None
 
     def add(self, said: Mapping[str, Any], choice: Mapping[str, Any], *, whole: bool) -> list[tuple[str, str]]:
-        thought = _text(said.get("reasoning_content") or said.get("reasoning"))
-        new = [(thought, ""), self._splitter.feed(_text(said.get("content")) or _text(said.get("refusal")))]
+        content = said.get("content")
+        thought = self._thoughts.add(said, whole=whole) or text_of(content, "thinking")
+        new = [(thought, ""), self._splitter.feed(text_of(content) or text_of(said.get("refusal")))]
         for call in said.get("tool_calls") or ():
             self._add_call(call)
         tokens = (choice.get("logprobs") or {}).get("content")
@@ -213,23 +250,15 @@ class _Part:
             so_far = known["function"].get("arguments") or ""
             known["function"]["arguments"] = so_far + (function.get("arguments") or "")
 
-    def choice(self) -> Choice:
+    def choice(self, upstream: str) -> Choice:
         return Choice(
             text="".join(self._text),
             reasoning="".join(self._reasoning),
             tool_calls=tuple(self._calls.values()),
             finish_reason=self._finish,
             logprobs=None if self._logprobs is None else tuple(self._logprobs),
+            items=self._thoughts.items(upstream, "".join(self._reasoning)) if upstream else (),
         )
-
-
-def _text(value: object) -> str:
-    """A text field: a string, null, or a list of content parts."""
-    if value is None or isinstance(value, str):
-        return value or ""
-    if isinstance(value, list):
-        return "".join(_text(part.get("text")) for part in value if part.get("type") == "text")
-    raise TypeError(f"text expected, got {type(value).__name__}")
 
 
 def read_usage(raw: object) -> Usage | None:
@@ -239,8 +268,13 @@ def read_usage(raw: object) -> Usage | None:
     given, written = _tokens(raw, "prompt_tokens"), _tokens(raw, "completion_tokens")
     if given is None or written is None:
         return None
-    # some upstreams leave reasoning out of completion_tokens, but never out of the total
+    reasoned = (
+        _tokens(raw.get("completion_tokens_details"), "reasoning_tokens") or _tokens(raw, "reasoning_tokens") or 0
+    )
+    # Some upstreams leave reasoning out of completion_tokens, but never out of the total; or it shows by itself.
     output = max(written, (_tokens(raw, "total_tokens") or 0) - given)
+    if reasoned > output:
+        output += reasoned
     cached = _tokens(raw.get("prompt_tokens_details"), "cached_tokens")
     if cached is None:
         cached = _tokens(raw, "prompt_cache_hit_tokens")
@@ -248,7 +282,7 @@ def read_usage(raw: object) -> Usage | None:
         input_tokens=given,
         output_tokens=output,
         cached_tokens=min(cached or 0, given),
-        reasoning_tokens=min(_tokens(raw.get("completion_tokens_details"), "reasoning_tokens") or 0, output),
+        reasoning_tokens=reasoned,
     )
 
 

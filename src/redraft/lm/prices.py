@@ -22,6 +22,7 @@ def price(model: str, provider: str, base_url: str | None, usage: Usage) -> floa
         input_tokens=usage.input_tokens,
         cache_read_tokens=min(usage.cached_tokens, usage.input_tokens),
         output_tokens=usage.output_tokens,
+        output_reasoning_tokens=min(usage.reasoning_tokens, usage.output_tokens),  # nearly always priced as output
     )
     return float(found.calc_price(amounts)["total_price"])
 

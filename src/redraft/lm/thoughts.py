@@ -1,8 +1,16 @@
-"""Tells a leading `<think>...</think>` from the answer, however the text is cut into pieces."""
+"""A model's reasoning: told from the answer, and carried back to the upstream that wants it.
+
+In a tool loop, and only there, each message takes back the field its reasoning came in: `reasoning_details` (OpenRouter
+and other gateways), `reasoning_content` (DeepSeek, Kimi, GLM, Qwen, llama-server; DeepSeek and Kimi refuse a tool loop
+without it), `reasoning` (Groq, Ollama, vLLM). Everywhere else it is left out on purpose: no provider reads it there,
+and some refuse it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum, auto
+from typing import Any
 
 _OPEN = "<think>"
 _CLOSE = "</think>"
@@ -65,3 +73,106 @@ class ThoughtSplitter:
     def _take(self) -> str:
         taken, self._held = self._held, ""
         return taken
+
+
+def split_lone(text: str) -> tuple[str, str | None]:
+    """Reasoning and answer where a thought is closed that was never opened, as its opening was part of the prompt.
+
+    The answer is None if there is no such thing: a text that holds an opening tag or several closing ones, or one in
+    quotes, in a code block or amid a sentence, or that is JSON, speaks of the tags and is an answer as it stands.
+    """
+    thought, closed, rest = text.partition(_CLOSE)
+    if not closed or _CLOSE in rest or _OPEN in text or thought.lstrip()[:1] in ("{", "["):
+        return "", None
+    amid = thought[-1:] in _BEFORE and rest[:1] in _AFTER
+    if amid or rest[:1] in tuple(".,;:?)") or thought.count("```") % 2:
+        return "", None
+    return thought, rest.lstrip()
+
+
+_BEFORE = tuple(" `'\"\u2018\u201c\u00ab\u201e")
+_AFTER = tuple(" `'\"\u2019\u201d\u00bb\u201c")
+
+
+def text_of(value: object, kind: str = "text") -> str:
+    """A text field: a string, null, or a list of content parts, of which one kind is taken (Mistral has "thinking")."""
+    if value is None or isinstance(value, str):
+        return value or "" if kind == "text" else ""
+    if isinstance(value, list):
+        return "".join(text_of(part.get(kind)) for part in value if part.get("type") == kind)
+    raise TypeError(f"text expected, got {type(value).__name__}")
+
+
+class Thoughts:
+    """The reasoning fields of one choice, put together out of its chunks."""
+
+    def __init__(self) -> None:
+        self._field = ""
+        self._details: list[dict[str, Any]] = []
+
+    def add(self, said: Mapping[str, Any], *, whole: bool) -> str:
+        """Take one message (whole) or delta; returns the reasoning that is new in it."""
+        details = [part for part in said.get("reasoning_details") or () if isinstance(part, Mapping)]
+        for part in details:
+            if whole or not self._continues(part):
+                self._details.append(dict(part))
+        told = {name: value for name in _PLAIN if isinstance(value := said.get(name), str)}
+        self._field = self._field or next(iter(told), "")
+        plain = next(filter(None, told.values()), "")
+        return plain or "".join(str(part.get("text") or part.get("summary") or "") for part in details)
+
+    def items(self, upstream: str, reasoning: str) -> tuple[Mapping[str, Any], ...]:
+        """What the upstream gets back with the next turn: the field that it sent, even if it was empty."""
+        if self._details:
+            return ({"provider": upstream, "reasoning_details": [*self._details]},)
+        return ({"provider": upstream, self._field: reasoning},) if self._field else ()
+
+    def _continues(self, part: Mapping[str, Any]) -> bool:
+        """True if the piece belongs to the last block, and is in it now: texts are joined, the rest is what it says."""
+        last = self._details[-1] if self._details else {}
+        text = next((key for key in ("text", "summary") if isinstance(part.get(key), str)), "")
+        same = bool(last) and all(last.get(key) == part.get(key) for key in ("type", "index"))
+        if not same or not (text or "signature" in part):
+            return False
+        joined = {text: (last.get(text) or "") + part[text]} if text else {}
+        last.update({key: value for key, value in part.items() if value is not None} | joined)
+        return True
+
+
+_PLAIN = ("reasoning_content", "reasoning")
+REASONING_FIELDS = ("reasoning_details", *_PLAIN)
+
+
+def with_thoughts(messages: Sequence[Mapping[str, Any]], upstream: str) -> list[Mapping[str, Any]]:
+    """The messages as they are sent: of their `items`, those of this upstream in the turns that call tools."""
+    if not any("items" in message for message in messages):
+        return [*messages]
+    calling = _calling(messages)
+    return [_with(message, upstream if at in calling else "") for at, message in enumerate(messages)]
+
+
+def with_empty_thoughts(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """For upstreams that want `reasoning_content` in each of the model's messages: empty where there is none."""
+    return [{"reasoning_content": "", **m} if m.get("role") == "assistant" else m for m in messages]
+
+
+def _with(message: Mapping[str, Any], upstream: str) -> Mapping[str, Any]:
+    items = message.get("items")
+    if items is None:
+        return message
+    sent = {key: value for key, value in message.items() if key != "items"}
+    for item in items if upstream else ():
+        if item.get("provider") == upstream:
+            sent |= {key: value for key, value in item.items() if key != "provider"}
+    return sent
+
+
+def _calling(messages: Sequence[Mapping[str, Any]]) -> Collection[int]:
+    """The places of all messages between two of the user's where a tool is called among them."""
+    turns: list[list[int]] = [[]]
+    for at, message in enumerate(messages):
+        if message.get("role") == "user":
+            turns.append([])
+        else:
+            turns[-1].append(at)
+    return {at for turn in turns if any(messages[at].get("tool_calls") for at in turn) for at in turn}

@@ -99,7 +99,7 @@ def _inherited(db: sqlite3.Connection, run_id: object, row: list[object]) -> boo
 def _prepare(db: sqlite3.Connection, path: Path) -> None:
     """Check that the file is ours and not newer than this code, before anything in it is changed."""
     version = _version(db, path)
-    _enter_wal(db)
+    enter_wal(db)
     db.execute("PRAGMA synchronous = NORMAL")
     db.execute("PRAGMA wal_autocheckpoint = 4000")  # pages, 16 MB: a checkpoint is the one place that fsyncs
     if version == 0:
@@ -122,7 +122,7 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
     return int(version)
 
 
-def _enter_wal(db: sqlite3.Connection) -> None:
+def enter_wal(db: sqlite3.Connection) -> None:
     """SQLite does not wait where two processes make the same file at once, so this does."""
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
