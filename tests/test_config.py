@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from redraft import Predict, Refine, config, configure, context
+from redraft import Predict, Refine, config, configure, context, registry
 from redraft.budget import Budget
 from redraft.config import EMBEDDED, project_file, resolve_lm, settings
 from redraft.errors import ConfigError
@@ -24,6 +24,7 @@ def alone(monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(config, "_process", config.Settings())
     monkeypatch.setattr(config, "_lms", {})
+    monkeypatch.setattr(config, "_resolved", {})
     monkeypatch.setattr(config, "_told", set())
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -79,6 +80,57 @@ def test_the_embedded_model_comes_with_one_notice(capsys):
     assert first.err.startswith("redraft: no model configured")
     assert "REDRAFT_MODEL" in first.err
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.fixture
+def native(monkeypatch):
+    """A native provider that is installed, and answers to its name."""
+    from redraft.lm.native import table
+
+    monkeypatch.setattr(table, "installed", lambda module: True)
+    monkeypatch.setattr(config, "_VARIABLES", [*config._VARIABLES])
+    known = registry._KNOWN["models"]
+    monkeypatch.setitem(known, "anthropic", lambda name, base_url=None: ScriptedLM(["x"], name=f"anthropic/{name}"))
+
+
+def test_another_providers_key_comes_before_the_embedded_model_only(native, monkeypatch, capsys):
+    assert resolve_lm().name == EMBEDDED
+    capsys.readouterr()
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")  # as a notebook does, having read the notice
+    assert resolve_lm().name.startswith("anthropic/")
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("OPENAI_BASE_URL", URL)
+    assert where(resolve_lm()) == ("openai/gpt-4.1-mini", URL)
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    assert resolve_lm().name == EMBEDDED
+
+
+def test_another_providers_key_is_nothing_without_its_libraries(monkeypatch):
+    from redraft.lm.native import table
+
+    monkeypatch.setattr(table, "installed", lambda module: False)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    assert resolve_lm().name == EMBEDDED
+
+
+def test_the_notice_names_servers_that_were_found_and_uses_none(monkeypatch, capsys):
+    from redraft.lm import servers
+
+    found = servers.Server("ollama", "Ollama", "http://127.0.0.1:11434/v1", ("qwen2.5:7b", "phi4"))
+    monkeypatch.delenv("OLLAMA_HOST", raising=False)
+    monkeypatch.setattr(servers, "found", lambda: (found,))
+    assert resolve_lm().name == EMBEDDED
+    (notice,) = capsys.readouterr().err.splitlines()
+    assert "Ollama at http://127.0.0.1:11434/v1 with qwen2.5:7b and 1 more: -m ollama/qwen2.5:7b" in notice
+
+
+def test_a_configured_model_looks_for_no_servers(monkeypatch):
+    from redraft.lm import servers
+
+    monkeypatch.setattr(servers, "found", lambda: pytest.fail("nobody asked"))
+    resolve_lm("openai/x", URL)
+    resolve_lm(EMBEDDED)
 
 
 def test_an_lm_is_taken_as_it_is():
@@ -325,3 +377,11 @@ def test_bad_settings_are_refused(scope, changes):
 def test_an_unknown_setting_lists_the_known():
     with pytest.raises(ConfigError, match="model, base_url, budget, store, seed, tries, listeners, strict"):
         configure(modle="x")
+
+
+def test_a_makers_name_on_a_given_server_is_asked_there(tmp_path, monkeypatch):
+    lm = resolve_lm("google/gemma-3-4b", "http://127.0.0.1:8000/v1")
+    assert (type(lm).__name__, lm.name) == ("OpenAILM", "openai/google/gemma-3-4b")
+    (tmp_path / "redraft.toml").write_text('model = "mistral/small"\nbase_url = "http://127.0.0.1:8000/v1"\n')
+    monkeypatch.chdir(tmp_path)
+    assert resolve_lm().name == "openai/mistral/small"

@@ -106,3 +106,17 @@ def test_entry_points_of_a_plug_in_package(clean, tmp_path, monkeypatch):
 )
 def test_a_models_name_is_split_only_on_a_known_provider(name, parts):
     assert registry.split_model(name) == parts
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("google/gemma-3-4b", (None, "google/gemma-3-4b")),
+        ("anthropic/claude-haiku-4-5", (None, "anthropic/claude-haiku-4-5")),
+        ("anthropic:claude-haiku-4-5", ("anthropic", "claude-haiku-4-5")),
+        ("openai/gpt-4.1-mini", ("openai", "gpt-4.1-mini")),
+        ("vllm/google/gemma-3-4b", ("vllm", "google/gemma-3-4b")),
+    ],
+)
+def test_a_server_that_is_given_may_use_a_makers_name_itself(name, parts):
+    assert registry.split_model(name, "http://127.0.0.1:8000/v1") == parts

@@ -1,8 +1,10 @@
 """Settings: what is used when a call does not say. `configure` for the process, `context` for a block of code.
 
 Resolution of the model: argument, `context`/`configure`, `REDRAFT_MODEL`, `redraft.toml` or `[tool.redraft]`,
-`OPENAI_BASE_URL`/`OPENAI_API_KEY`, else the embedded model with one notice on stderr. Keys come from the environment
-only; a file may name the variable (`api_key_env`), never hold the key.
+`OPENAI_BASE_URL`/`OPENAI_API_KEY`, another provider's key where `[providers]` is installed, else the embedded model with
+one notice on stderr. The notice names the model servers that run on this machine (`REDRAFT_DISCOVER=0` looks for none);
+they are not used unasked. Keys come from the environment only; a file may name the variable (`api_key_env`), never hold
+the key.
 """
 
 from __future__ import annotations
@@ -48,6 +50,8 @@ class Settings:
     listeners: tuple[Callable[[Event], None], ...] = ()
     strict: bool = False
     """Raise instead of buying anew when a replay diverges from its record."""
+    cache: Any = None
+    """Where replies are kept for other runs: a path, or a `SqliteCache`. None keeps none."""
     lint: bool = True
     """Warn, once a process, of set-ups that waste calls."""
 
@@ -57,7 +61,9 @@ _local: ContextVar[Mapping[str, Any] | None] = ContextVar("redraft_settings", de
 _lock = threading.Lock()
 _lms: dict[tuple[str, str | None], LM] = {}
 _resolved: dict[tuple[str | None, ...], LM] = {}
-_VARIABLES = ("REDRAFT_MODEL", "OPENAI_BASE_URL", "OPENAI_API_KEY", "REDRAFT_LOCAL_MODEL")
+_VARIABLES = ["REDRAFT_MODEL", "OPENAI_BASE_URL", "OPENAI_API_KEY", "REDRAFT_LOCAL_MODEL"]
+"""What the resolution depends on; the keys of other providers join once they have been asked for."""
+_OTHERS = "redraft.lm.native.table"
 _told: set[str] = set()
 
 
@@ -113,6 +119,10 @@ _FITTING: dict[str, tuple[Callable[[Any], bool], str]] = {
     "store": (lambda v: v is None or isinstance(v, Store), "a Store, e.g. SqliteStore(path)"),
     "seed": (lambda v: v is None or isinstance(v, int), "a whole number"),
     "listeners": (lambda v: isinstance(v, list | tuple) and all(map(callable, v)), "a list of functions of an Event"),
+    "cache": (
+        lambda v: v is None or isinstance(v, str | os.PathLike) or all(hasattr(v, n) for n in ("get", "put", "forget")),
+        "a path, or a SqliteCache(path)",
+    ),
     "tries": (lambda v: isinstance(v, int) and v >= 1, "how often a call is tried in all, 1 or more"),
 }
 
@@ -132,14 +142,18 @@ def resolve_lm(model: LM | str | None = None, base_url: str | None = None) -> LM
 
 
 def _filled_in(model: str | None, base_url: str | None) -> tuple[str, str | None, str | None]:
-    """What was not said, in order: environment, file, an OpenAI endpoint, the embedded model. Last, the key."""
-    elsewhere = model is not None and registry.split_model(model)[0] not in (None, "openai")
+    """What was not said, in order: environment, file, an OpenAI endpoint, another provider, the embedded model.
+
+    Last, the key, where it is not the provider's own affair.
+    """
+    elsewhere = model is not None and _is_elsewhere(model, base_url)
     told = elsewhere or (model is not None and base_url is not None)
     file = {} if told and (elsewhere or os.environ.get("OPENAI_API_KEY", base_url)) else project_file()
     model = model if model is not None else os.environ.get("REDRAFT_MODEL") or file.get("model")
     if model is not None and not model.strip():
         raise ConfigError("the model's name is empty; name one (-m NAME, model=...) or leave it out")
-    if model is not None and registry.split_model(model)[0] not in (None, "openai"):
+    given = base_url or (file.get("base_url") if model == file.get("model") else None)
+    if model is not None and _is_elsewhere(model, given):
         return model, base_url, None
     base_url = base_url or file.get("base_url") or os.environ.get("OPENAI_BASE_URL") or None
     variable = file.get("api_key_env", "OPENAI_API_KEY")
@@ -147,17 +161,33 @@ def _filled_in(model: str | None, base_url: str | None) -> tuple[str, str | None
     if model is None and (base_url or key):
         model = DEFAULT_REMOTE
     if model is None:
+        model = _of_other_key()
+    if model is None:
         model = EMBEDDED
         if not os.environ.get("REDRAFT_LOCAL_MODEL"):
             say_once(
                 f"redraft: no model configured, using the embedded {EMBEDDED}: small, for trying things out. "
                 "Name one with -m, REDRAFT_MODEL or redraft.configure(model=...)."
+                + registry.load("redraft.lm.servers:notice")()
             )
     return model, base_url, key
 
 
+def _is_elsewhere(model: str, base_url: str | None) -> bool:
+    """True if another provider than OpenAI is named."""
+    return registry.split_model(model, base_url)[0] not in (None, "openai")
+
+
+def _of_other_key() -> str | None:
+    """The model of a provider whose key is set, if its libraries are installed."""
+    keys = {key for door in registry.load(f"{_OTHERS}:DOORS").values() for key in door.keys}
+    _VARIABLES.extend(sorted(keys.difference(_VARIABLES)))
+    model: str | None = registry.load(f"{_OTHERS}:configured")()
+    return model
+
+
 def _make(model: str, base_url: str | None, key: str | None) -> LM:
-    provider, name = registry.split_model(model)
+    provider, name = registry.split_model(model, base_url)
     if provider is None:
         if base_url is None and key is None:
             raise ConfigError(

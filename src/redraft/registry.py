@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from redraft.errors import UnknownNameError
 
-Kind = Literal["models", "strategies", "checks"]
+Kind = Literal["models", "strategies", "checks", "wrappers"]
 
 _CHECKS = (
     *("bullets", "chars", "contains", "ends_with", "forbids", "json_schema", "json_valid", "keyword_counts"),
@@ -19,11 +19,25 @@ _CHECKS = (
     *("python_tests", "rubric", "sentences", "starts_with", "tool_call", "uppercase", "words"),
 )
 
+_NATIVE = (
+    *("anthropic", "bedrock", "cerebras", "cohere", "deepseek", "fireworks", "google", "google-cloud", "groq"),
+    *("mistral", "moonshotai", "openai-responses", "openrouter", "together", "xai", "zai"),
+)
+"""Providers by their own APIs (`redraft.lm.native.table`); they need the extra `providers`."""
+
+_MAKERS = frozenset(_NATIVE) - {"bedrock", "google-cloud", "openai-responses"}
+"""Those whose names also stand before the slash in other servers' names of models."""
+
 _KNOWN: dict[Kind, dict[str, Any]] = {
     # A provider's value takes (model, *, base_url=None) and returns an LM.
     "models": {
         "local": "redraft.lm.local:lm",
         "openai": "redraft.lm.openai:lm",
+        **{name: f"redraft.lm.native:{name.replace('-', '_')}" for name in _NATIVE},
+        "ollama": "redraft.lm.servers:ollama",
+        "llama-server": "redraft.lm.servers:llama_server",
+        "lmstudio": "redraft.lm.servers:lmstudio",
+        "vllm": "redraft.lm.servers:vllm",
     },
     "strategies": {
         "predict": "redraft.strategies:Refine",
@@ -33,10 +47,17 @@ _KNOWN: dict[Kind, dict[str, Any]] = {
         "reflect": "redraft.strategies:Reflect",
     },
     "checks": {name: f"redraft.checks:{name}" for name in _CHECKS},
+    # A wrapper makes a module of what another framework's package defines; it is found by that package's name.
+    "wrappers": {
+        "dspy": "redraft.integrations.dspy:as_module",
+        "instructor": "redraft.integrations.instructor:wrap",
+        "langchain_core": "redraft.integrations.langchain:wrap",
+        "pydantic_ai": "redraft.integrations.pydantic_ai:wrap",
+    },
 }
 
 
-_ONE = {"models": "model", "strategies": "strategy", "checks": "check"}
+_ONE = {"models": "model", "strategies": "strategy", "checks": "check", "wrappers": "wrapper"}
 
 
 def register(kind: Kind, name: str, target: Any) -> None:
@@ -57,10 +78,23 @@ def find(kind: Kind, name: str) -> Any:
         hint = f" Did you mean {close[0]!r}?" if close else ""
         raise UnknownNameError(f"no {_ONE[kind]} named {name!r}.{hint} Known {kind}: {', '.join(known)}.")
     if isinstance(target, str):
-        module, _, attribute = target.partition(":")
-        target = getattr(importlib.import_module(module), attribute)
-        _KNOWN[kind][name] = target
+        target = _KNOWN[kind][name] = load(target)
     return target
+
+
+def wrapped(thing: Any) -> Any:
+    """What another framework defines (told by the package of its class) as a module; everything else as it is."""
+    for base in type(thing).__mro__:
+        package = base.__module__.partition(".")[0]
+        if package in _KNOWN["wrappers"]:
+            return find("wrappers", package)(thing)
+    return thing
+
+
+def load(target: str) -> Any:
+    """What "package.module:attribute" names, imported now: how a lower floor reaches something of a higher one."""
+    module, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
 def names(kind: Kind) -> list[str]:
@@ -68,11 +102,17 @@ def names(kind: Kind) -> list[str]:
     return sorted({*_KNOWN[kind], *(e.name for e in _entry_points(kind))})
 
 
-def split_model(name: str) -> tuple[str | None, str]:
-    """`provider/model` or `provider:model`, split only on a known provider: `Qwen/Qwen3-8B` stays whole."""
+def split_model(name: str, base_url: str | None = None) -> tuple[str | None, str]:
+    """`provider/model` or `provider:model`, split only on a known provider: `Qwen/Qwen3-8B` stays whole.
+
+    So does `google/gemma-3-4b` where a server is given: gateways and model hubs use such names. `google:NAME` asks for
+    the provider's own API at that URL.
+    """
     for mark in ("/", ":"):
         provider, found, model = name.partition(mark)
         if found and model and provider in names("models"):
+            if mark == "/" and base_url is not None and provider in _MAKERS:
+                return None, name
             return provider, model
     return None, name
 

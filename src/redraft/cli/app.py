@@ -12,6 +12,7 @@ import click
 
 from redraft import __version__
 from redraft.cli.codes import EXPLAINED, Exit
+from redraft.cli.mcp import mcp
 from redraft.cli.models import models
 from redraft.cli.output import complain
 from redraft.cli.run import run
@@ -74,6 +75,7 @@ def main(context: click.Context) -> int:
 
 main.add_command(run)
 main.add_command(models)
+main.add_command(mcp)
 
 
 def entry() -> None:

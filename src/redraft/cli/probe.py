@@ -1,4 +1,7 @@
-"""What a model declares, and what it does when tried: one or two small calls a capability, all through one Run."""
+"""What a model declares, and what it does when tried: one or two small calls a capability, all through one Run.
+
+What is not declared would be refused before it is sent, so it is not tried; reasoning is seen in the other replies.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from redraft.errors import LMError
 from redraft.protocols import LM
 from redraft.result import count, dollars, tokens
 from redraft.run import Run
-from redraft.types import Completion, Event, Request
+from redraft.types import Completion, Event, Request, Usage
 
 _ASK = Request(messages=({"role": "user", "content": "Name one colour."},), max_tokens=24)
 _SCHEMA: dict[str, Any] = {
@@ -19,6 +22,10 @@ _SCHEMA: dict[str, Any] = {
     "properties": {"colour": {"type": "string"}},
     "required": ["colour"],
     "additionalProperties": False,
+}
+_TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "paint", "description": "Paints the wall.", "parameters": _SCHEMA},
 }
 
 
@@ -28,7 +35,7 @@ class Finding:
 
     name: str
     declared: bool
-    seen: str = "not tried"
+    seen: str
     held: bool = True
     """False if it is declared and did not work."""
 
@@ -54,10 +61,16 @@ class _Trial:
 
     def __init__(self, run: Run, lm: LM, heard: _Listener) -> None:
         self.run, self.lm, self.heard = run, lm, heard
+        self.replies = self.thoughts = 0
+        """Replies, and those of them that came with reasoning, as text or as tokens."""
 
     async def ask(self, **fields: Any) -> Completion:
         """One small call."""
-        return await self.run.complete(replace(_ASK, **fields), lm=self.lm, role="probe")
+        reply = await self.run.complete(replace(_ASK, **fields), lm=self.lm, role="probe")
+        thinking = any(choice.reasoning for choice in reply.choices) or (reply.usage and reply.usage.reasoning_tokens)
+        self.replies += 1
+        self.thoughts += bool(thinking)
+        return reply
 
     async def stream(self) -> tuple[bool, str]:
         """More than one piece came."""
@@ -68,7 +81,7 @@ class _Trial:
 
     async def json_schema(self) -> tuple[bool, str]:
         """The reply is JSON of the schema's form."""
-        said = (await self.ask(schema=_SCHEMA, max_tokens=64)).text
+        said = (await self.ask(schema=_SCHEMA, max_tokens=256)).text
         try:
             fits = set(json.loads(said)) == {"colour"}
         except (ValueError, TypeError):
@@ -106,6 +119,38 @@ class _Trial:
         said = (await self.ask(prefill="The colour is")).text
         return not said.startswith("The colour is"), f"went on with {said[:30]!r}"
 
+    async def tools(self) -> tuple[bool, str]:
+        """The one tool is called, with arguments of its form."""
+        wish = {"role": "user", "content": "Paint the wall red: call the tool."}
+        reply = await self.ask(messages=(wish,), tools=(_TOOL,), max_tokens=128)
+        called = [call["function"] for call in reply.tool_calls]
+        if not called:
+            return False, f"not called: {reply.text[:60]!r}"
+        try:
+            fits = called[0]["name"] == "paint" and set(json.loads(called[0]["arguments"])) == {"colour"}
+        except (ValueError, TypeError, KeyError):
+            fits = False
+        return fits, "called" if fits else f"called with {str(called[0])[:80]}"
+
+    async def reasoning(self) -> tuple[bool, str]:
+        """A question that needs some thought comes back with reasoning, apart from the answer."""
+        before = self.thoughts
+        await self.ask(messages=({"role": "user", "content": "What is 17 * 23? Think first."},), max_tokens=1024)
+        return self.thoughts > before, self.thinking()
+
+    def thinking(self) -> str:
+        """What was seen of reasoning so far."""
+        return f"came with {self.thoughts} of {self.replies} replies" if self.thoughts else "none came"
+
+
+def limits(lm: LM) -> str:
+    """What is known before any call: the longest reply, the calls at once, the price of a million tokens."""
+    reply = "longest reply not known" if lm.max_output is None else f"replies up to {lm.max_output:,} tokens"
+    prices = [lm.cost(Usage(input_tokens=1_000_000)), lm.cost(Usage(output_tokens=1_000_000))]
+    known = [price for price in prices if price is not None]
+    price = f"${known[0]:,.2f} in, ${known[1]:,.2f} out a million tokens" if len(known) == 2 else "price not known"
+    return f"{reply} | {count(lm.parallel, 'call')} at once | {price if any(known) or len(known) < 2 else 'free'}"
+
 
 async def probe(lm: LM) -> tuple[list[Finding], str]:
     """Every capability, and a line on what it cost. Raises `LMError` if not even a plain call works."""
@@ -117,9 +162,9 @@ async def probe(lm: LM) -> tuple[list[Finding], str]:
         for name in type(lm.capabilities).__dataclass_fields__:
             declared = getattr(lm.capabilities, name)
             attempt = getattr(trial, name, None)
-            findings.append(
-                await _tried(name, attempt) if declared and attempt else Finding(name=name, declared=declared)
-            )
+            seen = trial.thinking() if name == "reasoning" else "not tried"
+            plain = Finding(name=name, declared=declared, seen=seen)
+            findings.append(await _tried(name, attempt) if declared and attempt else plain)
         usage = run.usage
     cost = dollars(None if usage.unpriced else usage.cost)
     return findings, f"{count(usage.calls, 'call')} | {tokens(usage)} | {cost}"

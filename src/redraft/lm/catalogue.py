@@ -160,7 +160,7 @@ def fetch(model: LocalModel, progress: Progress | None = None, *, verify: bool =
     folder = model.path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _sweep(folder)
+        sweep(folder)
         _check_room(model, folder)
         tmp = Path(tempfile.mkdtemp(prefix=".pull-", dir=folder))
         try:
@@ -191,8 +191,8 @@ class _Report:
             self._progress(self._done, self.total)
 
 
-def _sweep(folder: Path) -> None:
-    """Remove what killed pulls left; a day is longer than any pull that still runs."""
+def sweep(folder: Path) -> None:
+    """Remove what killed pulls left: in a pull that still runs, something happens every day."""
     for old in folder.glob(".pull-*"):
         try:
             stale = time.time() - old.stat().st_mtime > _STALE_S

@@ -1,12 +1,12 @@
-"""HTTP clients of the `openai` SDK: one per endpoint and event loop, closed when the loop shuts down."""
+"""HTTP clients: one per endpoint and event loop, closed when the loop shuts down."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
@@ -14,6 +14,16 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS = 10.0
 _SILENCE_SECONDS = 600.0  # Run's deadline ends a call; this only ends a connection that is dead
+
+
+class Closing(Protocol):
+    """What can be kept for a loop."""
+
+    async def close(self) -> None:
+        """Let go of connections."""
+
+
+Kept = TypeVar("Kept", bound=Closing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +43,7 @@ class _LoopClients:
     """
 
     def __init__(self) -> None:
-        self.by_upstream: dict[Upstream, openai.AsyncOpenAI] = {}
+        self.by_key: dict[Hashable, Closing] = {}
         self.until_shutdown = self._until_shutdown()
 
     async def _until_shutdown(self) -> AsyncGenerator[None, None]:
@@ -41,8 +51,8 @@ class _LoopClients:
             yield
         finally:
             _loops.pop(asyncio.get_running_loop(), None)  # clients refer to their loop: nothing else lets it go
-            while self.by_upstream:
-                await self.by_upstream.popitem()[1].close()
+            while self.by_key:
+                await self.by_key.popitem()[1].close()
 
 
 _lock = threading.Lock()
@@ -50,7 +60,12 @@ _loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClients] = WeakKeyDict
 
 
 async def client_for(upstream: Upstream) -> openai.AsyncOpenAI:
-    """The running loop's client for this upstream."""
+    """The running loop's client of the `openai` SDK for this upstream."""
+    return await kept(upstream, lambda: _client(upstream))
+
+
+async def kept(key: Hashable, make: Callable[[], Kept]) -> Kept:
+    """What the running loop keeps under this key, made when first asked for. One key always means one type."""
     loop = asyncio.get_running_loop()
     mine = _loops.get(loop)
     if mine is None:
@@ -60,10 +75,10 @@ async def client_for(upstream: Upstream) -> openai.AsyncOpenAI:
                 del _loops[closed]
             _loops[loop] = mine
         await anext(mine.until_shutdown)  # the loop knows of it from here on
-    client = mine.by_upstream.get(upstream)
-    if client is None:
-        client = mine.by_upstream[upstream] = _client(upstream)
-    return client
+    found = mine.by_key.get(key)
+    if found is None:
+        found = mine.by_key[key] = make()
+    return found  # type: ignore[return-value]  # the key's type decides
 
 
 def _client(upstream: Upstream) -> openai.AsyncOpenAI:

@@ -20,7 +20,7 @@ from typing import Any
 from redraft.config import say_once
 from redraft.errors import BadRequestError, ConfigError, LocalEngineError, ModelFetchError, RedraftError
 from redraft.grammar import engine_grammar
-from redraft.lm import catalogue
+from redraft.lm import catalogue, hub
 from redraft.lm.engine import Engine, EngineSpec, check_open, ending, engine_for, in_worker
 from redraft.lm.openai_wire import Reply, as_json, read_usage, refuse_unsupported, request_body
 from redraft.protocols import Delta
@@ -28,7 +28,6 @@ from redraft.types import Capabilities, Choice, Completion, Request, Usage
 
 OnDelta = Callable[[Delta], None]
 
-_CTX = 4096
 _CAP = 1024
 """Tokens of a reply for which no cap was asked: a small model that loses the thread writes until its context is full."""
 _PATIENCE_S = 120.0
@@ -56,7 +55,7 @@ class LocalLM:
         path: str | Path | None = None,
         threads: int = 1,
         ctx: int | None = None,
-        slots: int = 4,
+        slots: int = hub.SLOTS,
     ) -> None:
         if importlib.util.find_spec("xllamacpp") is None:
             raise ConfigError("the embedded model needs the package xllamacpp: pip install 'redraft[local]'")
@@ -66,9 +65,9 @@ class LocalLM:
         self._model = None if own else catalogue.lookup(name)
         stem = own is not None and (path is None or name == catalogue.DEFAULT)
         self.name = f"local/{own.stem if own and stem else name}"
-        limit = self._model.ctx if self._model else _CTX
+        limit = self._model.ctx if self._model else hub.CTX
         self._spec = EngineSpec(
-            path=own or catalogue.lookup(name).path, threads=threads, ctx=ctx or min(_CTX, limit), slots=slots
+            path=own or catalogue.lookup(name).path, threads=threads, ctx=ctx or min(hub.CTX, limit), slots=slots
         )
         self.max_output: int | None = self._spec.ctx
         self.parallel = slots
@@ -237,7 +236,14 @@ def _trimmed(choice: Choice, top: int | None) -> Choice:
 
 
 def lm(model: str = catalogue.DEFAULT, *, base_url: str | None = None) -> LocalLM:
-    """What the registry calls for `local/NAME` and `local/FILE.gguf`."""
+    """What the registry calls for `local/NAME`, `local/FILE.gguf` and `local/OWNER/REPO/FILE.gguf`, pulled from a hub.
+
+    A file of that path goes before a pulled model of that name.
+    """
     if base_url is not None:
         raise ConfigError(f"local/{model} runs in this process and takes no base URL, got {base_url!r}; leave it out")
-    return LocalLM(path=model) if model.endswith(".gguf") else LocalLM(model)
+    if not model.endswith(".gguf"):
+        return LocalLM(model)
+    if hub.looks_like_one(model) and not Path(model).is_file():
+        return LocalLM(str(hub.parse(model)), path=hub.find(model))
+    return LocalLM(path=model)

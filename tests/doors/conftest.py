@@ -1,0 +1,17 @@
+"""Each door's tests are collected where its library is installed: `make test-doors` has all of them but instructor."""
+
+from importlib.util import find_spec
+
+NEEDS = {
+    "test_dspy_": "dspy",
+    "test_hub_": "huggingface_hub",
+    "test_instructor_": "instructor",
+    "test_langchain_": "langchain_core",
+    "test_mcp_http": "mcp",
+    "test_mcp_stdio": "mcp",
+    "test_metered_wires": "anthropic",
+    "test_native_": "pydantic_ai",
+    "test_pydantic_ai_": "pydantic_ai",
+}
+
+collect_ignore_glob = [f"{prefix}*" for prefix, library in NEEDS.items() if find_spec(library) is None]
