@@ -17,7 +17,7 @@ export PIP_ROOT_USER_ACTION = ignore
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-local test-server test-crash test-doors test-docs check bench clean
+.PHONY: help demo test test-local test-server test-crash test-doors test-instructor test-docs check bench clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -39,7 +39,10 @@ test-crash: .venv/.ready ## Tests that kill processes
 	@$(PYTEST) -m crash $(ARGS) $(NONE_YET)
 
 test-doors: .venv-doors/.ready ## Tests with other people's libraries: DSPy, native providers, MCP, the hub, frameworks
-	@.venv-doors/bin/python -m pytest -q -o verbosity_assertions=2 -m doors $(ARGS) $(NONE_YET)
+	@.venv-doors/bin/python -m pytest -q -o verbosity_assertions=2 -m doors tests $(ARGS) $(NONE_YET)
+
+test-instructor: .venv-instructor/.ready ## Tests with instructor, which holds openai back
+	@.venv-instructor/bin/python -m pytest -q -o verbosity_assertions=2 -m doors tests/doors/test_instructor_clients.py $(ARGS) $(NONE_YET)
 
 test-docs: .venv/.ready ## Run every code block of the README and docs
 	@$(PYTEST) -m '' tests/docs $(ARGS) $(NONE_YET)
@@ -55,7 +58,7 @@ bench: .venv/.bench ## Measure redraft's own cost beside its peers' (quality: be
 	@$(BIN)/python benchmarks/methods.py $(ARGS)
 
 clean: ## Remove .venv, caches and build outputs
-	rm -rf .venv .venv-doors .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .venv-doors .venv-instructor .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.ready: pyproject.toml
@@ -80,6 +83,13 @@ clean: ## Remove .venv, caches and build outputs
 	@.venv/bin/python -m venv .venv-doors
 	@.venv-doors/bin/python -m pip --no-input install --quiet --upgrade 'pip>=25.1'
 	@.venv-doors/bin/python -m pip --no-input install --quiet --editable '.[local,dspy,providers,mcp,hub]' --group doors
+	@touch $@
+
+.venv-instructor/.ready: .venv/.ready pyproject.toml
+	@echo "Setting up .venv-instructor: half a minute, once"
+	@.venv/bin/python -m venv .venv-instructor
+	@.venv-instructor/bin/python -m pip --no-input install --quiet --upgrade 'pip>=25.1'
+	@.venv-instructor/bin/python -m pip --no-input install --quiet --editable . instructor pytest pytest-asyncio
 	@touch $@
 
 .venv/.bench: .venv/.ready

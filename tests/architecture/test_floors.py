@@ -21,6 +21,7 @@ FLOORS = {
         "frame",
         "ledger",
         "refusals",
+        "cached",
         "purchase",
         "run",
         "foreign",
@@ -42,6 +43,7 @@ ORDERED = {
 ALLOWED = {
     # (importer, imported) on one floor of rooms that stand apart.
     ("checks", "sandbox"): "a check may run the answer's code",
+    ("cli", "integrations"): "`redraft mcp` starts that server",
     ("__main__", "cli"): "python -m redraft is the command line",
     ("judges", "modules"): "an LM judge is a module with a signature of its own",
     ("checks", "judges"): "a rubric is a check that asks an LM judge, loaded when it is used",

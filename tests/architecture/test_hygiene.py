@@ -8,9 +8,12 @@ BOUNDARIES = {
     "redraft.run": "user code and the wire: errors are classified here",
     "redraft.jsonable": "user code: an exception whose own message cannot be made",
     "redraft.sync": "user code in a worker thread: what it raises travels to the caller",
+    "redraft.modules.calls": "user code: what a tool raises is shown to the model that called it",
     "redraft.journal": "user code: a listener that fails must not hurt the run",
     "redraft.checks.userfile": "user code: a check file is run to read its checks",
     "redraft.checks.harness": "user code: the child process in which a draft's program is tested",
+    "redraft.integrations.mcp.server": "the client of a tool: an answer, never a traceback",
+    "redraft.lm.native.model": "the wire: any of a dozen libraries may stand behind a request",
     "redraft.cli.app": "the person at the terminal: one paragraph, never a traceback",
 }
 

@@ -89,11 +89,10 @@ def completion_json(reply: Reply, asked: Mapping[str, Any]) -> dict[str, Any]:
 def chunks_json(reply: Reply, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The reply as `chat.completion.chunk` objects; usage comes last, if it was asked for."""
     said = _said(reply, asked)
-    exact = not isinstance(reply.text, str) and "".join(reply.text) == said.text
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     deltas += [{"reasoning_content": piece} for piece in pieces(said.reasoning)]
     deltas += [{"tool_calls": [{"index": i, **call}]} for i, call in enumerate(reply.tool_calls)]
-    deltas += [{"content": piece} for piece in (reply.text if exact else pieces(said.text))]
+    deltas += [{"content": piece} for piece in spoken(reply, said.text)]
     n = asked.get("n") or 1
     choices: list[dict[str, Any]] = [
         {"index": index, "delta": delta, "finish_reason": None, "logprobs": _logprobs(delta.get("content"), asked)}
@@ -107,6 +106,12 @@ def chunks_json(reply: Reply, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
     if said.usage is not None and (asked.get("stream_options") or {}).get("include_usage"):
         chunks.append({**head, "choices": [], "usage": said.usage})
     return chunks
+
+
+def spoken(reply: Reply, text: str) -> Sequence[str]:
+    """The pieces that a reply's text is streamed in; `text` is what its cap has left of it."""
+    exact = not isinstance(reply.text, str) and "".join(reply.text) == text
+    return reply.text if exact else pieces(text)
 
 
 @dataclass(frozen=True, slots=True)

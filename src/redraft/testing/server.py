@@ -1,4 +1,4 @@
-"""A real OpenAI-compatible server on this machine, for tests: it answers by script and breaks on demand."""
+"""A real model server on this machine, for tests: it answers by script and breaks on demand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from http import HTTPStatus
 from types import TracebackType
 from typing import Any
 
-from redraft.testing.replies import Reply, as_bytes, chunks_json, completion_json
+from redraft.testing.replies import Reply, as_bytes
+from redraft.testing.wires import CHAT, Wire
 
 Script = Iterable[Reply | str] | Callable[[dict[str, Any]], Reply | str]
 
@@ -21,14 +22,15 @@ class FaultServer:
     """`with FaultServer(script) as server:` serves `server.base_url` from a thread of its own until the block ends.
 
     The script is a function of the request's JSON body, or replies in order; asked once too often it answers 400. A
-    text is a healthy reply of that text. Without a script every reply is "ok".
+    text is a healthy reply of that text. Without a script every reply is "ok". It speaks OpenAI's chat completions, or
+    another provider's format: `wire=redraft.testing.wires.ANTHROPIC`.
 
     `requests` are the bodies in the order of arrival and `headers` theirs, `calls` their number, `aborted` how many
     callers left before their reply was whole, `open_connections` how many are open now, `most_connections` how many
     were at once.
     """
 
-    def __init__(self, script: Script | None = None, *, models: Iterable[str] = ("test",)) -> None:
+    def __init__(self, script: Script | None = None, *, models: Iterable[str] = ("test",), wire: Wire = CHAT) -> None:
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.aborted = 0
@@ -38,13 +40,14 @@ class FaultServer:
         self._answer = script if callable(script) else None
         self._replies = None if script is None or callable(script) else iter(script)
         self._models = tuple(models)
+        self._wire = wire
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="fault-server", daemon=True)
         self._ready = threading.Event()
 
     @property
     def calls(self) -> int:
-        """How many chat completions were asked for."""
+        """How many replies were asked for."""
         return len(self.requests)
 
     def __enter__(self) -> FaultServer:
@@ -63,7 +66,7 @@ class FaultServer:
         loop = self._loop
         try:
             server = loop.run_until_complete(loop.create_server(self._connection, "127.0.0.1", 0))
-            self.base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+            self.base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{self._wire.base}"
             self._ready.set()
             loop.run_forever()
             server.close()
@@ -100,11 +103,11 @@ class FaultServer:
         if target == "GET /v1/models":
             data = [{"id": name, "object": "model", "created": 0, "owned_by": "test"} for name in self._models]
             await line.whole(200, {}, as_bytes({"object": "list", "data": data}))
-        elif target == "POST /v1/chat/completions":
+        elif (read := self._wire.reads(target, body)) is not None:
             asked = json.loads(body)
             self.requests.append(asked)
             self.headers.append(headers)
-            await _send(self._next(asked), asked, line)
+            await _send(self._next(asked), read, line, self._wire)
         else:
             await line.whole(404, {}, as_bytes({"error": {"message": f"there is no {target}"}}))
 
@@ -118,32 +121,26 @@ class FaultServer:
         return Reply(text=said) if isinstance(said, str) else said
 
 
-async def _send(reply: Reply, asked: dict[str, Any], line: _Line) -> None:
+async def _send(reply: Reply, asked: dict[str, Any], line: _Line, wire: Wire) -> None:
     await line.wait(reply.delay)
     if reply.cut == 0:
         raise _CutError
+    headers = dict(reply.headers)
     if reply.body is not None:
-        body = reply.body if isinstance(reply.body, bytes) else as_bytes(reply.body)
-        await line.whole(reply.status, reply.headers, body, cut=reply.cut is not None)
+        body = reply.body if isinstance(reply.body, bytes) else as_bytes(wire.told(reply, headers))
+        await line.whole(reply.status, headers, body, cut=reply.cut is not None)
     elif not asked.get("stream"):
-        body = as_bytes(completion_json(reply, asked))
-        await line.whole(reply.status, reply.headers, body, cut=reply.cut is not None)
+        await line.whole(reply.status, headers, as_bytes(wire.whole(reply, asked)), cut=reply.cut is not None)
     else:
-        await _stream(reply, asked, line)
+        await _stream(reply, asked, line, wire)
 
 
-async def _stream(reply: Reply, asked: dict[str, Any], line: _Line) -> None:
-    await line.head(
-        reply.status, {**reply.headers, "content-type": "text/event-stream", "transfer-encoding": "chunked"}
-    )
-    events = [as_bytes(chunk) for chunk in chunks_json(reply, asked)]
-    if reply.finish_reason is not None:
-        events.append(b"[DONE]")
-    for sent, event in enumerate(events):
+async def _stream(reply: Reply, asked: dict[str, Any], line: _Line, wire: Wire) -> None:
+    await line.head(reply.status, {**reply.headers, "content-type": wire.stream_type, "transfer-encoding": "chunked"})
+    for sent, piece in enumerate(wire.events(reply, asked)):
         await line.wait(reply.pause)
         if sent == reply.cut:
             raise _CutError
-        piece = b"data: " + event + b"\n\n"
         await line.write(b"%x\r\n%s\r\n" % (len(piece), piece))
     await line.write(b"0\r\n\r\n")
 
