@@ -27,38 +27,47 @@ class Spent(Exception):
         self.error, self.usage = error, usage
 
 
-async def bought(name: str, call: Callable[[], Awaitable[tuple[T, Usage | None]]]) -> T:
-    """What `call` buys elsewhere, its usage counted after the fact (None: it charged that by itself). `name` says by whom.
+async def bought(name: str, call: Callable[[], Awaitable[tuple[T, Usage]]]) -> T:
+    """What `call` buys elsewhere, `once`, its usage counted after the fact. `name` says by whom.
 
-    A value that is JSON is journalled: a resumed run gets the recorded one and buys nothing. Raises `BudgetExceeded`
-    before the call if a limit is reached, and what `call` raises (`Spent` is charged, and taken apart). A call that
-    ends without a usage is charged as one of unknown size. Outside any run it is just awaited.
+    What `call` raises comes out (`Spent` is charged, and taken apart). A call that ends without a usage is charged as one
+    of unknown size.
+    """
+
+    async def counted() -> T:
+        usage = Usage(calls=1, unbounded=1)
+        try:
+            value, usage = await call()
+        except Spent as spent:
+            usage = spent.usage
+            raise spent.error from spent.__cause__
+        finally:
+            charge(usage, by=name)
+        return value
+
+    return await once(name, counted)
+
+
+async def once(name: str, call: Callable[[], Awaitable[T]]) -> T:
+    """What `call` returns; it charges by itself what it buys.
+
+    A value that is JSON is journalled: a resumed run gets the recorded one and calls nothing. Raises `BudgetExceeded`
+    before the call if a limit is reached. Outside any run it is just awaited.
     """
     frame = current_frame()
     if frame is None:
-        try:
-            return (await call())[0]
-        except Spent as spent:
-            raise spent.error from spent.__cause__
-    return await on_loop(lambda: _bought(frame, name, call), frame.run.loop)
+        return await call()
+    return await on_loop(lambda: _once(frame, name, call), frame.run.loop)
 
 
-async def _bought(frame: Frame, name: str, call: Callable[[], Awaitable[tuple[T, Usage | None]]]) -> T:
+async def _once(frame: Frame, name: str, call: Callable[[], Awaitable[T]]) -> T:
     frame.run.check_open()
     journal = frame.run.journal
     key = journal.key(frame.scope, f"step:{name}")
     if (old := journal.recorded("step", key)) is not None:
         return old.data["value"]  # type: ignore[no-any-return]
     frame.meter.check_room()
-    usage: Usage | None = Usage(calls=1, unbounded=1)
-    try:
-        value, usage = await call()
-    except Spent as spent:
-        usage = spent.usage
-        raise spent.error from spent.__cause__
-    finally:
-        if usage is not None:
-            _charge(frame, usage, name)
+    value = await call()
     if _is_json(value):
         await journal.commit("step", scope=frame.scope, key=key, name=name, value=value)
     return value

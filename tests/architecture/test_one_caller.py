@@ -4,7 +4,6 @@ import ast
 
 WRAPPERS: dict[str, str] = {
     # Module -> why its LM hands a request on to an inner LM. Only lm/ and testing/ may stand here.
-    "redraft.lm.tapped": "one more listener hears an inner LM's reply while it is written",
     "redraft.testing.contract": "the contract calls the LM that it examines",
     "redraft.testing.lms": "a double that adds faults to an inner LM",
 }

@@ -4,6 +4,7 @@ An HTML comment right before a block says how:
 
     <!-- test: replies ["first reply", "second reply"] -->   what the default model answers
     <!-- test: local -->                                     needs the embedded model: make test-local
+    <!-- test: doors ["a reply"] -->                         needs another library, too: make test-doors
     <!-- test: skip needs a key of OpenAI -->                never runs, and why
 
 A block without one must not call a model. Left out: docs/design.md (shapes, not code) and docs/adr/.
@@ -83,17 +84,21 @@ COMMANDS = [
 ]
 
 
-def pages_with(*, local):
-    """Names of the pages that have something to run, without or with the embedded model."""
-    return sorted({str(b.page.relative_to(ROOT)) for b in PYTHON if b.how != "skip" and (b.how == "local") == local})
+TIERS = ("local", "doors")
 
 
-def run_page(name, monkeypatch, *, local):
+def pages_with(tier=None):
+    """Names of the pages that have something to run in the core tier, or in another one."""
+    hows = {tier} if tier else {None, "replies"}
+    return sorted({str(b.page.relative_to(ROOT)) for b in PYTHON if b.how in hows})
+
+
+def run_page(name, monkeypatch, tier=None):
     """Run a page's blocks from top to bottom, as one module."""
     module = ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", module)
     for block in PYTHON:
-        if block.page == ROOT / name and block.how != "skip" and (local or block.how != "local"):
+        if block.page == ROOT / name and block.how in {None, "replies", tier}:
             set_default_model(block)
             run_block(block, vars(module))
 
@@ -102,7 +107,7 @@ def set_default_model(block):
     from redraft.config import configure
     from redraft.testing import ScriptedLM
 
-    replies = json.loads(block.detail) if block.how == "replies" else []
+    replies = json.loads(block.detail or "[]") if block.how in {"replies", "doors"} else []
     configure(model=None if block.how == "local" else ScriptedLM(replies))
 
 
@@ -129,16 +134,24 @@ def clean_slate(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("clean_slate")
-@pytest.mark.parametrize("name", pages_with(local=False))
+@pytest.mark.parametrize("name", pages_with())
 def test_a_page_runs(name, monkeypatch):
-    run_page(name, monkeypatch, local=False)
+    run_page(name, monkeypatch)
 
 
 @pytest.mark.local
 @pytest.mark.usefixtures("clean_slate")
-@pytest.mark.parametrize("name", pages_with(local=True))
+@pytest.mark.parametrize("name", pages_with("local"))
 def test_a_page_runs_on_the_embedded_model(name, monkeypatch):
-    run_page(name, monkeypatch, local=True)
+    run_page(name, monkeypatch, "local")
+
+
+@pytest.mark.doors
+@pytest.mark.usefixtures("clean_slate")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("name", pages_with("doors"))
+def test_a_page_runs_with_other_libraries(name, monkeypatch):
+    run_page(name, monkeypatch, "doors")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -147,7 +160,7 @@ def test_a_command_is_well_quoted(command):
 
 
 def test_every_directive_is_understood():
-    assert [str(b) for b in BLOCKS if b.how not in {None, "local", "replies", "skip"}] == []
+    assert [str(b) for b in BLOCKS if b.how not in {None, "local", "doors", "replies", "skip"}] == []
     assert [str(b) for b in BLOCKS if b.how == "skip" and not b.detail] == [], "a skipped block says why"
     stray = {
         page.name

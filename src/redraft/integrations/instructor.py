@@ -24,8 +24,8 @@ from instructor.core.exceptions import InstructorError, InstructorRetryException
 from instructor.core.hooks import Hooks
 
 from redraft.errors import ends_run
-from redraft.foreign import charge
-from redraft.integrations.advice import here, once
+from redraft.foreign import charge, once
+from redraft.integrations.advice import here
 from redraft.integrations.openai import copied, is_sdk_client
 from redraft.integrations.transport import Told
 from redraft.integrations.usage import priced

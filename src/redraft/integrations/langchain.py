@@ -39,9 +39,9 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from redraft.errors import ends_run
-from redraft.foreign import charge
+from redraft.foreign import charge, once
 from redraft.frame import Advice, Frame, current_frame, entered, warn
-from redraft.integrations.advice import as_paragraphs, ask, here, once
+from redraft.integrations.advice import as_paragraphs, ask, here
 from redraft.integrations.usage import priced
 from redraft.jsonable import plain
 from redraft.modules import Module

@@ -171,12 +171,8 @@ async def _reply(engine: _Engine, request: Any, on_delta: Callable[[Delta], None
             if isinstance(tracker, Escaped):
                 tracker.ours.add(request.model)
             return await buy(asked, lm, on_delta)
-        if on_delta is not None:
-            from redraft.lm.tapped import TappedLM
-
-            lm = TappedLM(lm, on_delta)
         async with Run() as run:
-            return await run.complete(asked, lm=lm)
+            return await run.complete(asked, lm=lm, on_delta=on_delta)
     except RedraftError as error:
         raise as_engine_error(error) from error
 

@@ -262,12 +262,8 @@ async def _bought(frame: Frame, request: Request, lm: LM, on_delta: Callable[[De
         place = frame.inner(stand_in(predictor), {"messages": request.messages})
     if predictor is not None and not settings.get(_BARE):
         request = advised(request, frame, (settings.get(_HINTS) or {}).get(id(predictor), ""), lm)
-    if on_delta is not None:
-        from redraft.lm.tapped import TappedLM
-
-        lm = TappedLM(lm, on_delta)
     with entered(place):
-        return await place.run.complete(request, lm=lm)
+        return await place.run.complete(request, lm=lm, on_delta=on_delta)
 
 
 def advised(request: Request, frame: Frame, own_hint: str, lm: LM) -> Request:
