@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import threading
 
 import pytest
@@ -65,7 +66,10 @@ def test_the_order_of_the_sources(alone, monkeypatch, capsys):
     monkeypatch.delenv("OPENAI_API_KEY")
     monkeypatch.setenv("OPENAI_BASE_URL", URL)
     assert where(resolve_lm()) == ("openai/gpt-4.1-mini", URL)
-    assert capsys.readouterr().err == ""
+    picked = capsys.readouterr().err.splitlines()
+    assert [f"using gpt-4.1-mini of {whose}." in line for whose, line in zip(("OpenAI", URL), picked, strict=True)] == [
+        True
+    ] * 2
     monkeypatch.delenv("OPENAI_BASE_URL")
     assert resolve_lm().name == EMBEDDED
     assert capsys.readouterr().err.count(EMBEDDED) == 1
@@ -98,7 +102,7 @@ def test_another_providers_key_comes_before_the_embedded_model_only(native, monk
     capsys.readouterr()
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")  # as a notebook does, having read the notice
     assert resolve_lm().name.startswith("anthropic/")
-    assert capsys.readouterr().err == ""
+    assert "using anthropic/claude-haiku-4-5, whose key is set" in capsys.readouterr().err
     monkeypatch.setenv("OPENAI_BASE_URL", URL)
     assert where(resolve_lm()) == ("openai/gpt-4.1-mini", URL)
     monkeypatch.delenv("OPENAI_BASE_URL")
@@ -106,12 +110,21 @@ def test_another_providers_key_comes_before_the_embedded_model_only(native, monk
     assert resolve_lm().name == EMBEDDED
 
 
-def test_another_providers_key_is_nothing_without_its_libraries(monkeypatch):
+def test_another_providers_key_is_nothing_without_its_libraries(monkeypatch, capsys):
     from redraft.lm.native import table
 
     monkeypatch.setattr(table, "installed", lambda module: False)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     assert resolve_lm().name == EMBEDDED
+    assert "ANTHROPIC_API_KEY is set, but needs pip install 'redraft[providers]'" in capsys.readouterr().err
+
+
+def test_with_no_engine_and_no_key_there_is_one_error(monkeypatch, capsys):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "xllamacpp" else find(name))
+    with pytest.raises(ConfigError, match=r"no model configured: Name one.*redraft\[local\]"):
+        resolve_lm()
+    assert capsys.readouterr().err == ""
 
 
 def test_the_notice_names_servers_that_were_found_and_uses_none(monkeypatch, capsys):
@@ -144,6 +157,44 @@ def test_the_same_name_is_the_same_object():
     assert resolve_lm("openai/x", URL) is resolve_lm("openai/x", URL)
     assert resolve_lm("openai/x", URL) is not resolve_lm("openai/x", OTHER_URL)
     assert resolve_lm("openai/x", URL) is not resolve_lm("openai/y", URL)
+
+
+def key_of(lm):
+    return lm._upstream.api_key
+
+
+def test_a_key_that_was_mended_is_used_at_once(alone, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "wrong")
+    before = resolve_lm("openai/x")
+    monkeypatch.setenv("OPENAI_API_KEY", "right")
+    assert (key_of(before), key_of(resolve_lm("openai/x"))) == ("wrong", "right")
+    monkeypatch.setenv("OPENAI_API_KEY", "wrong")
+    assert resolve_lm("openai/x") is before
+    (alone / "redraft.toml").write_text('model = "openai/y"\napi_key_env = "MY_KEY"\n')
+    configure()
+    for key in ("one", "two"):
+        monkeypatch.setenv("MY_KEY", key)
+        assert key_of(resolve_lm()) == key
+
+
+def test_what_else_a_model_was_made_with_counts_as_well(tmp_path, monkeypatch):
+    for key in ("one", "two"):
+        monkeypatch.setenv("VLLM_API_KEY", key)
+        assert key_of(resolve_lm("vllm/x")) == key
+    for host in ("127.0.0.1:7", "127.0.0.1:8"):
+        monkeypatch.setenv("OLLAMA_HOST", host)
+        assert where(resolve_lm("ollama/x")) == ("ollama/x", f"http://{host}/v1")
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: True)  # no engine is started here
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.gguf").write_bytes(b"GGUF")
+        monkeypatch.setenv("REDRAFT_LOCAL_MODEL", str(tmp_path / f"{name}.gguf"))
+        assert resolve_lm(EMBEDDED).name == f"local/{name}"
+    monkeypatch.delenv("REDRAFT_LOCAL_MODEL")
+    for folder in (tmp_path / "c", tmp_path / "d"):
+        folder.mkdir()
+        (folder / "own.gguf").write_bytes(b"GGUF")
+        monkeypatch.chdir(folder)
+        assert resolve_lm("local/own.gguf")._spec.path == folder / "own.gguf"
 
 
 def test_empty_variables_count_as_unset(monkeypatch, capsys):
@@ -185,7 +236,7 @@ def test_a_base_url_without_model_asks_the_default():
 
 @pytest.mark.parametrize("name", ["Qwen/Qwen3-8B", "gpt-4.1", "OpenAI/gpt-4.1"])
 def test_an_unknown_model_without_endpoint_says_what_to_do(name):
-    with pytest.raises(ConfigError, match=r"unknown model.*openai/\.\.\..*--base-url") as caught:
+    with pytest.raises(ConfigError, match=r"unknown model.*--base-url.*openai") as caught:
         resolve_lm(name)
     assert name in str(caught.value)
 
@@ -193,6 +244,20 @@ def test_an_unknown_model_without_endpoint_says_what_to_do(name):
 def test_an_unknown_model_with_a_key_is_openais(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     assert where(resolve_lm("gpt-4.1")) == ("openai/gpt-4.1", "https://api.openai.com/v1")
+
+
+@pytest.mark.parametrize("name", ["local/", "ollama:", "ollama", " anthropic/ "])
+def test_half_a_name_sends_no_prompt_to_openai(name, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    with pytest.raises(ConfigError, match="names no model"):
+        resolve_lm(name)
+
+
+def test_space_around_a_name_or_a_url_counts_for_nothing(monkeypatch):
+    monkeypatch.setenv("REDRAFT_MODEL", " openai/x\n")
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{URL}\n")
+    assert where(resolve_lm()) == ("openai/x", URL)
+    assert where(resolve_lm("ollama", URL)) == ("openai/ollama", URL), "a server may call its model what it likes"
 
 
 @pytest.mark.parametrize("name", ["", " ", "\n"])
@@ -385,3 +450,8 @@ def test_a_makers_name_on_a_given_server_is_asked_there(tmp_path, monkeypatch):
     (tmp_path / "redraft.toml").write_text('model = "mistral/small"\nbase_url = "http://127.0.0.1:8000/v1"\n')
     monkeypatch.chdir(tmp_path)
     assert resolve_lm().name == "openai/mistral/small"
+
+
+def test_a_provider_that_is_nearly_right_is_offered():
+    with pytest.raises(ConfigError, match=r"did you mean openai/gpt-4.1\?"):
+        resolve_lm("OpenAI/gpt-4.1")

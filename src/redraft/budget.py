@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from operator import add, attrgetter
 
-from redraft.errors import BudgetExceeded, PriceUnknownError, UsageError
+from redraft.errors import BudgetExceeded, PriceUnknownError, RunClosed, UsageError, ends_run
 from redraft.turns import Waiters
 from redraft.types import Usage
 
@@ -194,16 +194,29 @@ class Meter:
             for m in self._chain:
                 m._spent.add(usage)
 
-    def check_room(self) -> None:
-        """Raises `BudgetExceeded` if a limit is reached: for what is bought without a reservation."""
+    def check_room(self, by: str = "") -> None:
+        """For what is bought without a reservation, `by` whom: raises `BudgetExceeded` if a limit is reached,
+        `PriceUnknownError` if there is a money limit and something was bought at an unknown price.
+        """
         with self._lock:
             for m in self._chain:
                 b, spent = m.budget, m._spent
+                if b.cost is not None and (unpriced := spent.usage().unpriced):
+                    raise PriceUnknownError(
+                        f"a money limit is set, and the price of {unpriced} calls{f' of {by}' if by else ''} is not known; "
+                        "limit tokens or calls instead"
+                    )
                 for limit, used in (("calls", spent.calls), ("tokens", spent.tokens), ("cost", spent.pico / _PICO)):
                     allowed = getattr(b, limit)
                     if allowed is not None and used >= allowed:
                         raise _Shortage(m, limit, 0).error()
         self.check_time()
+
+    def ended_by(self, error: BaseException) -> BudgetExceeded | RunClosed | None:
+        """The ended run or limit that an error means, or hides; None for a smaller budget inside, which ended alone."""
+        ended = ends_run(error)
+        inside = isinstance(ended, BudgetExceeded) and ended.of is not None and ended.of not in self._chain
+        return None if inside else ended
 
     def check_time(self) -> None:
         """Raises `BudgetExceeded` once the nearest deadline has passed."""
@@ -263,6 +276,7 @@ class _Shortage:
             limit=self.limit,
             allowed=allowed,
             spent=spent,
+            of=m,
         )
 
 

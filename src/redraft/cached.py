@@ -63,9 +63,10 @@ class Place:
         """The reply that is kept there; None too if it cannot be read."""
         text = self._cache.get(self._key)
         try:
-            return None if text is None else completion_from(json.loads(text))
-        except (ValueError, TypeError, KeyError, AttributeError):  # of another version
+            kept = None if text is None else completion_from(json.loads(text))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):  # of another version
             return None
+        return kept if kept is not None and kept.choices else None
 
     def keep(self, completion: Completion, cap: int | None) -> None:
         """Keep a bought reply, unless it was cut by less room than was asked for, or by a filter."""

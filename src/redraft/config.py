@@ -10,10 +10,11 @@ the key.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -59,12 +60,15 @@ class Settings:
 _process = Settings()
 _local: ContextVar[Mapping[str, Any] | None] = ContextVar("redraft_settings", default=None)
 _lock = threading.Lock()
-_lms: dict[tuple[str, str | None], LM] = {}
+_lms: dict[tuple[str | None, ...], LM] = {}
 _resolved: dict[tuple[str | None, ...], LM] = {}
 _VARIABLES = ["REDRAFT_MODEL", "OPENAI_BASE_URL", "OPENAI_API_KEY", "REDRAFT_LOCAL_MODEL"]
-"""What the resolution depends on; the keys of other providers join once they have been asked for."""
+"""What the resolution depends on; those of other providers join once they have been asked for."""
+_ALSO = {"local": ["REDRAFT_LOCAL_MODEL", "REDRAFT_CACHE"], "ollama": ["OLLAMA_HOST"]}
+"""What the models of some providers depend on besides a key."""
 _OTHERS = "redraft.lm.native.table"
 _told: set[str] = set()
+NAME_ONE = "Name one with -m, REDRAFT_MODEL or redraft.configure(model=...)."
 
 
 def configure(**changes: Any) -> None:
@@ -128,7 +132,9 @@ _FITTING: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def resolve_lm(model: LM | str | None = None, base_url: str | None = None) -> LM:
-    """The LM for an argument, or the configured one. The same name gives the same object."""
+    """The LM for an argument, or the configured one. The same name gives the same object, until a variable that it was made
+    with changes: a key that was mended is used at once.
+    """
     here = settings()
     wanted = here.model if model is None else model
     if wanted is not None and not isinstance(wanted, str):
@@ -137,7 +143,8 @@ def resolve_lm(model: LM | str | None = None, base_url: str | None = None) -> LM
     said = (wanted, base_url or here.base_url, _folder(), *map(os.environ.get, _VARIABLES))
     if said not in _resolved:
         name, url, key = _filled_in(wanted, base_url or here.base_url)
-        _resolved[said] = _lms.get((name, url)) or _lms.setdefault((name, url), _make(name, url, key))
+        which = (name, url, key, *_surroundings(name, url))
+        _resolved[said] = _lms.get(which) or _lms.setdefault(which, _make(name, url, key))
     return _resolved[said]
 
 
@@ -148,29 +155,53 @@ def _filled_in(model: str | None, base_url: str | None) -> tuple[str, str | None
     """
     elsewhere = model is not None and _is_elsewhere(model, base_url)
     told = elsewhere or (model is not None and base_url is not None)
-    file = {} if told and (elsewhere or os.environ.get("OPENAI_API_KEY", base_url)) else project_file()
+    file = {} if told else project_file()
     model = model if model is not None else os.environ.get("REDRAFT_MODEL") or file.get("model")
-    if model is not None and not model.strip():
-        raise ConfigError("the model's name is empty; name one (-m NAME, model=...) or leave it out")
+    if model is not None:
+        model = _whole_name(model, base_url)
     given = base_url or (file.get("base_url") if model == file.get("model") else None)
     if model is not None and _is_elsewhere(model, given):
         return model, base_url, None
     base_url = base_url or file.get("base_url") or os.environ.get("OPENAI_BASE_URL") or None
     variable = file.get("api_key_env", "OPENAI_API_KEY")
+    _depends_on([variable])
     key = os.environ.get(variable) or None
-    if model is None and (base_url or key):
-        model = DEFAULT_REMOTE
-    if model is None:
-        model = _of_other_key()
-    if model is None:
-        model = EMBEDDED
-        if not os.environ.get("REDRAFT_LOCAL_MODEL"):
-            say_once(
-                f"redraft: no model configured, using the embedded {EMBEDDED}: small, for trying things out. "
-                "Name one with -m, REDRAFT_MODEL or redraft.configure(model=...)."
-                + registry.load("redraft.lm.servers:notice")()
-            )
-    return model, base_url, key
+    return model or _unnamed(base_url, key), base_url, key
+
+
+def _unnamed(base_url: str | None, key: str | None) -> str:
+    """The model of somebody who named none, and a notice of which it is."""
+    if base_url or key:
+        say_once(f"redraft: no model configured, using {DEFAULT_REMOTE} of {base_url or 'OpenAI'}. {NAME_ONE}")
+        return DEFAULT_REMOTE
+    if (other := _of_other_key()) is not None:
+        say_once(f"redraft: no model configured, using {other}, whose key is set. {NAME_ONE}")
+        return other
+    if os.environ.get("REDRAFT_LOCAL_MODEL"):
+        return EMBEDDED
+    servers = registry.load("redraft.lm.servers:notice")()
+    if importlib.util.find_spec("xllamacpp") is None:
+        raise ConfigError(f"no model configured{_idle_keys()}: {NAME_ONE} Or pip install 'redraft[local]'.{servers}")
+    what = f"using the embedded {EMBEDDED}: small, for trying things out"
+    say_once(f"redraft: no model configured{_idle_keys()}, {what}. {NAME_ONE}{servers}")
+    return EMBEDDED
+
+
+def _idle_keys() -> str:
+    """Keys that are set and of no use, as a part of a sentence."""
+    idle = [key for door in registry.load(f"{_OTHERS}:DOORS").values() for key in door.keys if os.environ.get(key)]
+    return f" ({idle[0]} is set, but needs pip install 'redraft[providers]')" if idle else ""
+
+
+def _whole_name(model: str, base_url: str | None) -> str:
+    """The name without space around it. Half of one is refused: the prompt would go to whoever else is configured."""
+    name = model.strip()
+    if not name:
+        raise ConfigError("the model's name is empty; name one (-m NAME, model=...) or leave it out")
+    provider = name.rstrip("/:")
+    if provider in registry.names("models") and (name != provider or base_url is None):
+        raise ConfigError(f"{name!r} names no model, only who has it; write {provider}/NAME")
+    return name
 
 
 def _is_elsewhere(model: str, base_url: str | None) -> bool:
@@ -180,10 +211,26 @@ def _is_elsewhere(model: str, base_url: str | None) -> bool:
 
 def _of_other_key() -> str | None:
     """The model of a provider whose key is set, if its libraries are installed."""
-    keys = {key for door in registry.load(f"{_OTHERS}:DOORS").values() for key in door.keys}
-    _VARIABLES.extend(sorted(keys.difference(_VARIABLES)))
+    _depends_on(sorted({key for door in registry.load(f"{_OTHERS}:DOORS").values() for key in door.keys}))
     model: str | None = registry.load(f"{_OTHERS}:configured")()
     return model
+
+
+def _surroundings(model: str, base_url: str | None) -> tuple[str | None, ...]:
+    """What else than its name and address the model of another provider than OpenAI depends on."""
+    provider, name = registry.split_model(model, base_url)
+    if provider in (None, "openai"):
+        return ()
+    door = registry.load(f"{_OTHERS}:DOORS").get(provider)
+    keys = door.keys if door else [f"{provider.upper().replace('-', '_')}_API_KEY"]
+    variables = [*keys, *_ALSO.get(provider, ())]
+    _depends_on(variables)
+    here = _folder() if provider == "local" and name.endswith(".gguf") else None  # the file of a path from here
+    return (here, *map(os.environ.get, variables))
+
+
+def _depends_on(variables: Sequence[str]) -> None:
+    _VARIABLES.extend(name for name in variables if name not in _VARIABLES)
 
 
 def _make(model: str, base_url: str | None, key: str | None) -> LM:
@@ -191,14 +238,23 @@ def _make(model: str, base_url: str | None, key: str | None) -> LM:
     if provider is None:
         if base_url is None and key is None:
             raise ConfigError(
-                f"unknown model {model!r}: it names no known provider "
-                f"({', '.join(p + '/...' for p in registry.names('models'))}) and there is no endpoint to ask for it. "
-                "Give its server (--base-url URL, OPENAI_BASE_URL) or write provider/model."
+                f"unknown model {model!r}: it names no known provider{_close(model)} and there is no endpoint to ask for it. "
+                "Give its server (--base-url URL, OPENAI_BASE_URL) or write provider/model; the providers are "
+                f"{', '.join(registry.names('models'))}."
             )
         provider = "openai"
     extra = {"api_key": key} if provider == "openai" and key is not None else {}
     made: LM = registry.find("models", provider)(name, base_url=base_url, **extra)
     return made
+
+
+def _close(model: str) -> str:
+    """The provider that may be meant, as a part of a sentence."""
+    from difflib import get_close_matches
+
+    provider, slash, name = model.partition("/")
+    close = get_close_matches(provider.lower(), registry.names("models"), 1) if slash else []
+    return f" (did you mean {close[0]}/{name}?)" if close else ""
 
 
 def project_file() -> dict[str, Any]:

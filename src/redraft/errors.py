@@ -164,11 +164,21 @@ class ScoreError(RedraftError):
 class BudgetExceeded(RedraftError):
     """A limit was reached. `limit` is "calls", "tokens", "cost" or "seconds"."""
 
-    def __init__(self, message: str, *, limit: str, allowed: float, spent: float) -> None:
+    def __init__(self, message: str, *, limit: str, allowed: float, spent: float, of: object = None) -> None:
         super().__init__(message)
         self.limit = limit
         self.allowed = allowed
         self.spent = spent
+        self.of = of
+        """The meter whose limit it is; not kept in a pickle."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_exceeded, (str(self), self.limit, self.allowed, self.spent))
+
+    def after(self, failure: str) -> BudgetExceeded:
+        """The same, with what had failed before: raising the limit may not be what is wanted."""
+        said = f"{self}; the last try had failed: {failure}"
+        return BudgetExceeded(said, limit=self.limit, allowed=self.allowed, spent=self.spent, of=self.of)
 
 
 class RunClosed(RedraftError):
@@ -196,3 +206,7 @@ def ends_run(error: BaseException | None) -> BudgetExceeded | RunClosed | None:
         seen.add(id(error))
         error = error.__cause__ or error.__context__
     return None
+
+
+def _exceeded(message: str, limit: str, allowed: float, spent: float) -> BudgetExceeded:
+    return BudgetExceeded(message, limit=limit, allowed=allowed, spent=spent)

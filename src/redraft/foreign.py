@@ -10,7 +10,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from redraft.frame import Frame, current_frame
+from redraft.frame import Frame, current_frame, entered, warn
 from redraft.journal import SOFT
 from redraft.record import used
 from redraft.sync import on_loop
@@ -64,10 +64,13 @@ async def _once(frame: Frame, name: str, call: Callable[[], Awaitable[T]]) -> T:
     frame.run.check_open()
     journal = frame.run.journal
     key = journal.key(frame.scope, f"step:{name}")
+    inside = frame.step(key)
     if (old := journal.recorded("step", key)) is not None:
+        journal.settled(inside.scope)
         return old.data["value"]  # type: ignore[no-any-return]
-    frame.meter.check_room()
-    value = await call()
+    frame.meter.check_room(name)
+    with entered(inside):
+        value = await call()
     if _is_json(value):
         await journal.commit("step", scope=frame.scope, key=key, name=name, value=value)
     return value
@@ -97,6 +100,9 @@ def _charge(frame: Frame, usage: Usage, by: str) -> None:
 
 def _note(frame: Frame, usage: Usage, by: str) -> None:
     frame.run.journal.note(SOFT, scope=frame.scope, by=by, usage=used(usage))
+    if usage.unbounded and frame.meter.limits_tokens:
+        with entered(frame):
+            warn(f"{by} does not report the tokens of all its calls, so that a limit on tokens or money cannot hold it")
 
 
 def _soft(usage: Usage) -> Usage:

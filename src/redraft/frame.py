@@ -7,12 +7,12 @@ the surrounding run: one meter, one journal.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from redraft.budget import Meter
-from redraft.config import say_once, settings
+from redraft.budget import UNLIMITED, Meter
+from redraft.config import _local, say_once, settings
 from redraft.protocols import LM
 from redraft.record import digest, inputs_digest
 
@@ -80,6 +80,10 @@ class Frame:
         """The frame of an attempt made here; `again`: another one was made before."""
         return Frame(run, scope, meter, advice, owner=self.owner, paths=self.named(), fresh=self.fresh or again)
 
+    def step(self, key: str) -> Frame:
+        """The frame of a step with this key. What is bought in it lies apart: a replay of the step asks for none of it."""
+        return replace(self, scope=f"{self.scope}/{key.removeprefix(f'{self.scope}|')}", counts={})
+
     def nested_run(self) -> str:
         """The scope of a run that is opened here."""
         self.counts["run"] = nth = self.counts.get("run", 0) + 1
@@ -133,13 +137,12 @@ def in_run(fn: Callable[..., T]) -> Callable[..., T]:
 
     `pool.map(in_run(predict), questions)` spends from the run's budget; without it each call would open a run of its own.
     """
-    frame = current_frame()
+    if current_frame() is None:
+        return fn
+    here = copy_context()  # whole: other frameworks keep their settings in it, too
 
     def call(*args: Any, **kwargs: Any) -> T:
-        if frame is None:
-            return fn(*args, **kwargs)
-        with entered(frame):
-            return fn(*args, **kwargs)
+        return here.copy().run(fn, *args, **kwargs)
 
     return call
 
@@ -168,3 +171,25 @@ class entered:  # noqa: N801 - used like contextlib's functions; a class, since 
 
     def __exit__(self, *_: object) -> None:
         _frame.reset(self._token)
+
+
+class paying:  # noqa: N801 - see `entered`
+    """Around what an LM does for a purchase: no code in here is part of the run, and a run that it opens keeps nothing and
+    tries once, since the purchase does all that.
+
+    Code below (an LM that asks another one, a metered client) would count the same call twice, and wait for room that its
+    own purchase holds.
+    """
+
+    __slots__ = ("_tokens",)
+
+    def __enter__(self) -> None:
+        self._tokens = (_frame.set(None), _local.set({**(_local.get() or {}), **_PAID}))
+
+    def __exit__(self, *_: object) -> None:
+        frame, local = self._tokens
+        _local.reset(local)
+        _frame.reset(frame)
+
+
+_PAID = {"budget": UNLIMITED, "store": None, "cache": None, "tries": 1, "listeners": ()}

@@ -13,7 +13,7 @@ import time
 import weakref
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from redraft.budget import Meter
 from redraft.errors import DivergedError, StoreError
@@ -21,6 +21,8 @@ from redraft.protocols import Store
 from redraft.record import limits
 from redraft.sync import seen
 from redraft.types import Event, Usage
+
+T = TypeVar("T")
 
 CALL = "call"
 """A committed reply."""
@@ -220,6 +222,22 @@ class Journal:
         self.events.append(event)
         durable = self.store.append(self.run_id, (event,)) if self.store else DONE
         return event, durable
+
+    def guarded(self, listener: Callable[[T], None]) -> Callable[[T], None]:
+        """A listener that is dropped when it fails."""
+        failed = False
+
+        def tell(what: T) -> None:
+            nonlocal failed
+            if failed:
+                return
+            try:
+                listener(what)
+            except Exception as error:  # noqa: BLE001 - user code: it cannot hurt the run
+                failed = True
+                self.note("listener_failed", error=f"{type(error).__name__}: {error}")
+
+        return tell
 
     def tell(self, event: Event) -> None:
         """Show an event to the listeners."""

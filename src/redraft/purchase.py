@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from redraft import errors
 from redraft.budget import Ask, Reservation
 from redraft.cached import place_of
-from redraft.errors import LMError, RunClosed, TransientLMError, UnsupportedError
+from redraft.errors import BudgetExceeded, LMError, RunClosed, TransientLMError, UnsupportedError
 from redraft.frame import Frame
 from redraft.journal import CALL, CALL_ERROR, CALL_FAILED, INTENT
 from redraft.jsonable import canonical
@@ -48,7 +48,7 @@ class Purchase:
         self.lm = lm
         self.request = request
         self.role = role
-        self._hears = on_delta
+        self._hears = None if on_delta is None else run.journal.guarded(on_delta)
         self.content = content(lm.name, request)
         self.key = run.journal.key(frame.scope, digest(self.content))
         self.place = place_of(frame, lm, request, self.content)
@@ -157,9 +157,14 @@ class Purchase:
 
     async def _buy(self) -> Completion:
         tried = 0
+        last: LMError | None = None
         while True:
             try:
                 return await self._try()
+            except BudgetExceeded as error:
+                if last is None:
+                    raise
+                raise error.after(str(last)) from last
             except UnsupportedError as error:
                 dropped = droppable(error, self._sent)
                 if not dropped:
@@ -174,6 +179,7 @@ class Purchase:
                 if wait is None:
                     raise
                 self._say("retry", wait=wait, error=str(error), tried=tried)
+                last = error
                 left = self.frame.meter.seconds_left
                 if left is not None and wait >= left:
                     waits = f", and the next try has to wait {wait:.1f} s after: {error}"

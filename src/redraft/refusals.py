@@ -2,6 +2,8 @@
 
 What may be left out: an optional parameter, one value of one, or a schema's keyword that only narrows it (what comes
 back is judged all the same). A grammar, a tool or a whole schema is never left out in silence.
+
+A complaint of a schema that names no keyword says nothing of other schemas: it is remembered for that one alone.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from redraft.errors import UnsupportedError
 from redraft.frame import current_frame
 from redraft.journal import Journal
 from redraft.protocols import LM
+from redraft.record import digest
 from redraft.types import Choice, Completion, Request
 
 OPTIONAL = frozenset({"temperature", "top_p", "seed", "logprobs", "effort", "stop"})
@@ -72,6 +75,9 @@ DROPPABLE = frozenset(
 )
 """Schema keywords that a schema can lose and still say what is asked. `$ref` is written out, not lost."""
 
+THIS_SCHEMA = "this schema"
+"""The part that a model complains of when it names no keyword."""
+
 _OF_NAMES = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
 _OF_VALUES = ("enum", "const", "default", "examples", "example", "required")
 
@@ -87,38 +93,46 @@ def refuses(lm: LM, parameter: str) -> bool:
 def remember_refusal(lm: LM, parameter: str) -> None:
     """From now on this model is not sent the parameter. A part of one is named as `droppable` does."""
     refused_in_run(lm).add(parameter)
-    _refused[lm.name].add(parameter)
+    _refused[_who(lm)].add(parameter)
 
 
 def refused_by(lm: LM) -> frozenset[str]:
     """Everything that this model refused in this process."""
-    return frozenset(_refused.get(lm.name, ()))
+    return frozenset(_refused.get(_who(lm), ()))
 
 
 def refused_in_run(lm: LM) -> set[str]:
     """What this model refused, as far as this run knows."""
-    frame = current_frame()
+    frame, who = current_frame(), _who(lm)
     if frame is None:
-        return _refused[lm.name]
+        return _refused[who]
     journal = frame.run.journal
-    by_name = _by_run.setdefault(journal, {})
-    if lm.name not in by_name:
-        old = journal.recorded("refused", lm.name)
-        known = set(old.data["parameters"]) if old else set() if journal.resumed else {*_refused[lm.name]}
-        if known:
-            journal.note("refused", key=lm.name, parameters=sorted(known))
-        by_name[lm.name] = known
-    return by_name[lm.name]
+    known = _by_run.setdefault(journal, {})
+    if who not in known:
+        old = journal.recorded("refused", who)
+        known[who] = set(old.data["parameters"]) if old else set() if journal.resumed else {*_refused[who]}
+        if known[who]:
+            journal.note("refused", key=who, parameters=sorted(known[who]))
+    return known[who]
+
+
+def _who(lm: LM) -> str:
+    """The model, and where it is if it says so: what one server refuses another of the same model may take."""
+    address = getattr(lm, "address", "")
+    return f"{lm.name} at {address}" if address else lm.name
 
 
 def droppable(error: UnsupportedError, sent: Request) -> tuple[str, ...]:
     """What of a refused request can be left out on the next try, as it is remembered; empty if the refusal stands.
 
-    A parameter by its name, one value as `effort=minimal`, a schema's keyword as `schema.pattern`.
+    A parameter by its name, one value as `effort=minimal`, a schema's keyword as `schema.pattern`, all that one schema can
+    lose as `bare` and its digest.
     """
     name = error.parameter
     if name == "schema":
         used = keywords(sent.schema)
+        if THIS_SCHEMA in error.parts:
+            return (_bare(sent.schema),) if used else ()
         return tuple(f"schema.{part}" for part in error.parts if part in used)
     if name == "effort" and error.parts:
         return (f"effort={sent.effort}",) if sent.effort in error.parts else ()
@@ -137,9 +151,14 @@ def without_refused(lm: LM, request: Request) -> Request:
     if dropped := refused & PASSED_ON & request.extra.keys():
         changes["extra"] = {k: v for k, v in request.extra.items() if k not in dropped}
     words = {name.partition(".")[2] for name in refused if name.startswith("schema.")}
-    if request.schema is not None and words:
-        changes["schema"] = without(request.schema, words)
+    if request.schema is not None:
+        schema = without(request.schema, words) if words else request.schema
+        changes["schema"] = without(schema, DROPPABLE) if _bare(schema) in refused else schema
     return request.but(**changes) if changes else request
+
+
+def _bare(schema: Any) -> str:
+    return f"bare {digest(schema)}"
 
 
 def as_asked(completion: Completion, request: Request, sent: Request) -> Completion:

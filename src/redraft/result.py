@@ -117,7 +117,9 @@ def dollars(cost: float | None) -> str:
 
 
 def tokens(usage: Usage) -> str:
-    """`212 tokens`, `about 90 tokens`, or `212 to 300 tokens` where calls did not report theirs."""
+    """`212 tokens`; where calls did not report theirs `about 90 tokens`, `212 to 300 tokens`, or `at least 212 tokens`."""
+    if usage.unbounded:
+        return f"at least {count(usage.tokens, 'token')}"
     if usage.uncertain_tokens:
         return f"{usage.tokens} to {usage.tokens + usage.uncertain_tokens} tokens"
     return f"{'about ' if usage.estimated else ''}{count(usage.tokens, 'token')}"

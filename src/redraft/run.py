@@ -23,9 +23,8 @@ from redraft.errors import (
     RunFailed,
     ScoreError,
     UsageError,
-    ends_run,
 )
-from redraft.frame import Advice, Frame, current_frame, entered, within
+from redraft.frame import Advice, Frame, current_frame, entered, paying, within
 from redraft.journal import Journal, new_run_id
 from redraft.jsonable import plain, showable
 from redraft.ledger import Ledger
@@ -147,7 +146,8 @@ class Run:
     async def send(self, lm: LM, request: Request, on_delta: OnDelta) -> Completion:
         """The one place where a model is called, and the boundary to the wire: only `LMError` comes out."""
         try:
-            return await lm.generate(request, on_delta)
+            with paying():
+                return await lm.generate(request, on_delta)
         except (LMError, UsageError):
             raise
         except Exception as error:
@@ -197,7 +197,7 @@ class Run:
 
     def _failed(self, tried: Attempt, frame: Frame, drafts: list[Prediction], error: BaseException) -> Attempt:
         """Put an attempt that did not end well on record, with the draft if there is one; raise what ends the run."""
-        ended: BaseException | None = ends_run(error)
+        ended: BaseException | None = frame.meter.ended_by(error)
         kept = showable(error) if isinstance(error, Exception) else RuntimeError("the module was cancelled from inside")
         if isinstance(error, asyncio.CancelledError) and being_cancelled():
             ended, kept = error, RunClosed("cancelled")
@@ -245,10 +245,13 @@ class Run:
         """Do a user's own effect once: its JSON result is journalled, and a replay returns it without calling `fn`."""
         frame = self._here()
         key = self.journal.key(frame.scope, f"step:{name}")
+        inside = frame.step(key)
         if (old := self.journal.recorded("step", key)) is not None:
+            self.journal.settled(inside.scope)
             return old.data["value"]
         self.check_open()
-        value = await call_user(fn, *args, **kwargs)
+        with entered(inside):
+            value = await call_user(fn, *args, **kwargs)
         await self.journal.commit("step", scope=frame.scope, key=key, name=name, value=value)
         return value
 

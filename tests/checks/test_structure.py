@@ -386,3 +386,13 @@ def test_a_small_range_is_held_while_decoding(low, width, integer):
     if integer or low >= 0:
         for n in range(low - 2, low + width + 3):
             assert bool(pattern.fullmatch(str(n))) == (check.judge(str(n))[0] == 1.0)
+
+
+def test_nothing_that_a_schema_points_to_is_fetched(tmp_path):
+    elsewhere = tmp_path / "title.json"
+    elsewhere.write_text('{"type": "string"}')
+    for place in (elsewhere.as_uri(), "#/$defs/missing"):
+        with pytest.raises(UsageError, match="which is not in it, and nothing is fetched"):
+            json_schema({"properties": {"title": {"$ref": place}}}).judge('{"title": 1}')
+    inside = json_schema({"properties": {"title": {"$ref": "#/$defs/t"}}, "$defs": {"t": {"type": "string"}}})
+    assert inside.judge('{"title": "x"}')[0] == 1.0

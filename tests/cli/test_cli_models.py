@@ -70,6 +70,13 @@ def test_path_prints_where_the_model_will_lie(redraft, cache, name):
     assert said.stderr == ""
 
 
+@pytest.mark.parametrize("name", ["smollm2-135m", "local/smollm2-135m"])
+def test_rm_of_the_embedded_model_says_which_file_to_delete(redraft, cache, name):
+    said = redraft("models", "rm", name)
+    assert said.exit_code == 2
+    assert "smollm2-135m-b179c952.gguf" in said.stderr
+
+
 def test_pull_prints_the_file_that_is_there(redraft, model_file):
     said = redraft("models", "pull")
     assert (said.exit_code, said.stdout) == (0, f"{model_file}\n")

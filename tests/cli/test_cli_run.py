@@ -8,6 +8,7 @@ from cli_texts import BRIEF, THREE
 from redraft import registry
 from redraft.errors import BadRequestError, TransientLMError, UnsupportedError
 from redraft.testing import FaultyLM, ScriptedLM
+from redraft.testing.words import EVERYTHING
 from redraft.types import Capabilities
 
 CHECKS = ("--check", "sentences:3", "--check", "contains:La Maison")
@@ -311,3 +312,11 @@ def test_a_text_outlives_a_narrow_encoding(redraft):
 def test_progress_does_not_steer_the_terminal(redraft):
     said = redraft("run", "Review", replies=[BadRequestError("bad \x1b[2J news")])
     assert said.stderr == "redraft: bad \\x1b[2J news\n"
+
+
+def test_effort_by_attempt(redraft, monkeypatch):
+    lm = ScriptedLM(["one", "one two three"], capabilities=EVERYTHING)
+    monkeypatch.setitem(registry._KNOWN["models"], "thinker", lambda name, base_url=None: lm)
+    said = redraft("run", "x", "-m", "thinker/x", "--check", "words:3", "--effort", "low,high")
+    assert said.exit_code == 0
+    assert [r.effort for r in lm.requests] == ["low", "high"]

@@ -213,10 +213,14 @@ async def test_retries_sample_anew(cache, make):
     assert len(late) == 4, "each one new"
 
 
-async def test_a_cache_of_another_version_is_passed_over(cache):
+OTHER = ['{"other": 1}', '{"model": "m", "usage": null, "choices": []}', "[" * 100_000]
+
+
+@pytest.mark.parametrize("text", OTHER, ids=["another form", "no choice", "too deep"])
+async def test_a_cache_of_another_version_is_passed_over(cache, text):
     lm = counting()
     await once(lm, ask())
-    cache._db.execute("UPDATE replies SET text = ?", (json.dumps({"other": 1}),))
+    cache._db.execute("UPDATE replies SET text = ?", (text,))
     assert (await once(lm, ask()))[0].text == "reply 2"
 
 

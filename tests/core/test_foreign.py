@@ -5,10 +5,13 @@ from collections import deque
 
 import pytest
 
-from redraft import Budget, Module, Refine, Run, Usage
-from redraft.errors import BudgetExceeded, RunClosed
-from redraft.foreign import Spent, bought, charge
+from redraft import Budget, Module, Predict, Refine, Run, Usage
+from redraft.errors import BudgetExceeded, PriceUnknownError, RunClosed
+from redraft.foreign import Spent, bought, charge, once
+from redraft.frame import current_frame, paying
 from redraft.journal import MemoryStore
+from redraft.testing import ScriptedLM
+from redraft.types import Capabilities, Choice, Completion
 
 TEN = Usage(calls=1, input_tokens=6, output_tokens=4, cost=0.01)
 
@@ -119,6 +122,56 @@ async def test_its_own_calls_are_refused_too():
             await bought("x", lambda: pytest.fail("it was bought"))
 
 
+async def test_below_a_purchase_no_code_is_part_of_the_run():
+    lm = ScriptedLM(["inner"])
+    async with Run(budget=Budget(calls=1)) as run:
+        with paying():
+            charge(TEN, "elsewhere")
+            assert (await Predict("q -> a", lm=lm).acall(q="x")).a == "inner"  # in a run of its own
+        assert (run.usage.calls, current_frame().run) == (0, run)
+
+
+class Routing:
+    """An LM that asks another one, through a module."""
+
+    name, parallel, max_output, capabilities = "routing", 4, None, Capabilities()
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    async def generate(self, request, on_delta=None):
+        said = await Predict("q -> a", lm=self.inner).acall(q=str(request.messages))
+        return Completion(choices=(Choice(text=said.a, finish_reason="stop"),), usage=Usage(output_tokens=2))
+
+    def count(self, request):
+        return None
+
+    def cost(self, usage):
+        return 0.0
+
+
+@pytest.mark.parametrize("budget", [Budget(calls=1), Budget(tokens=2000)])
+async def test_an_lm_that_asks_another_one_is_counted_once(budget):
+    lm = Routing(ScriptedLM(["yes"]))
+    async with asyncio.timeout(5), Run(budget=budget) as run:
+        assert (await Predict("q -> a", lm=lm).acall(q="x")).a == "yes"
+        assert run.usage.calls == 1
+
+
+async def test_a_money_limit_and_an_unknown_price_do_not_go_together():
+    async with Run(budget=Budget(cost=1.0)):
+        charge(Usage(calls=1, unpriced=1, input_tokens=5), by="x")
+        with pytest.raises(PriceUnknownError, match="x"):
+            await bought("x", lambda: pytest.fail("it was bought"))
+
+
+async def test_a_token_limit_that_cannot_hold_is_said():
+    async with Run(budget=Budget(tokens=5)) as run:
+        charge(Usage(calls=1, unbounded=1), by="a chain")
+    (said,) = [e.data["text"] for e in run.journal.events if e.kind == "lint"]
+    assert "a chain does not report" in said
+
+
 async def test_what_is_no_json_is_not_recorded():
     store = MemoryStore()
 
@@ -128,3 +181,17 @@ async def test_what_is_no_json_is_not_recorded():
     async with Run(run_id="r", store=store):
         assert await bought("set", call) == {1, 2}
     assert [e.kind for e in store.read("r")] == ["run", "soft"]
+
+
+@pytest.mark.parametrize("way", ["once", "step"])
+async def test_a_replayed_step_does_not_ask_for_what_was_bought_in_it_and_that_is_no_divergence(way):
+    store, lm = MemoryStore(), ScriptedLM(["four"])
+
+    async def work():
+        return (await Predict("q -> a", lm=lm).acall(q="2 + 2?")).a
+
+    for _ in range(2):
+        async with Run(run_id="r", store=store, strict=True) as run:
+            done = await (once("sum", work) if way == "once" else run.step("sum", work))
+            assert (done, run.usage.calls) == ("four", 1)
+    assert len(lm.requests) == 1

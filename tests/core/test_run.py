@@ -4,11 +4,25 @@ import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 
 import pytest
 from core_models import DeafLM, HangingLM, ask
 
-from redraft import BestOfN, Budget, Module, Predict, Run, SelfRefine, StopReason, configure, context, in_run
+from redraft import (
+    BestOfN,
+    Budget,
+    Module,
+    Predict,
+    Refine,
+    Request,
+    Run,
+    SelfRefine,
+    StopReason,
+    configure,
+    context,
+    in_run,
+)
 from redraft.errors import (
     AuthError,
     BadRequestError,
@@ -841,3 +855,64 @@ async def test_strict_ends_a_block_that_asks_for_something_else():
     with pytest.raises(DivergedError, match="never asked"):
         async with Run(run_id="r", store=store, strict=True):
             await predict.acall(q="2")
+
+
+async def test_a_limit_that_ends_the_retries_says_why_there_were_any():
+    lm = FaultyLM(ScriptedLM(["never"]), [TransientLMError("no connection to anywhere", sent=True)])
+    with pytest.raises(BudgetExceeded, match=r"limit of 1 call is reached.*no connection to anywhere"):
+        async with Run(budget=Budget(calls=1)):
+            await Predict("q -> a", lm=lm).acall(q="x")
+
+
+async def test_a_smaller_budget_inside_ends_its_attempt_only():
+    inner = BestOfN(Predict("q -> a", lm=ScriptedLM(["one", "two", "three"])), 1, budget=Budget(tokens=1))
+    calls = []
+
+    async def program(q):
+        calls.append(q)
+        if len(calls) < 3:
+            return await inner.acall(q=q)
+        return "without it"
+
+    result = await Refine(program, 3, lambda args, pred: 1.0, 1.0, budget=Budget(calls=9)).acall(q="x")
+    assert (result.answer, [type(a.error).__name__ for a in result.attempts]) == (
+        "without it",
+        ["BudgetExceeded", "BudgetExceeded", "NoneType"],
+    )
+
+
+async def test_who_hears_a_reply_cannot_hurt_it():
+    heard = []
+
+    def hear(delta):
+        heard.append(delta.text)
+        raise ValueError("not now")
+
+    lm = ScriptedLM(["a b c"])
+    async with Run() as run:
+        said = await run.complete(Request(messages=({"role": "user", "content": "x"},)), lm=lm, on_delta=hear)
+        assert (said.text, len(heard), run.usage.calls) == ("a b c", 1, 1)
+    assert [e.kind for e in run.journal.events if e.kind == "listener_failed"] == ["listener_failed"]
+
+
+async def test_a_recorded_reply_is_heard_at_once():
+    store = MemoryStore()
+    for _ in range(2):
+        heard = []
+        async with Run(run_id="r", store=store) as run:
+            request = Request(messages=({"role": "user", "content": "x"},))
+            await run.complete(request, lm=ScriptedLM(["a b c"]), on_delta=heard.append)
+        assert "".join(d.text for d in heard) == "a b c"
+
+
+def test_other_frameworks_settings_travel_into_a_thread_pool():
+    setting = ContextVar("setting", default="lost")
+
+    async def work(q):
+        setting.set("kept")
+        with ThreadPoolExecutor(2) as pool:
+            return await asyncio.gather(
+                *(asyncio.get_running_loop().run_in_executor(pool, in_run(setting.get)) for _ in range(3))
+            )
+
+    assert Refine(work, 1)(q="x").answer == ["kept"] * 3

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,7 @@ pytest.importorskip("huggingface_hub")
 
 from click.testing import CliRunner
 from loopback_hub import COMMIT, OLD, Hub, Repo, gguf, llama
+from loopback_hub import _send as send
 
 from redraft import config
 from redraft.cli import main
@@ -145,6 +147,56 @@ def test_a_broken_connection_goes_on_where_it_broke(there, monkeypatch):
     there.cut = 10_500
     assert pull("hf:acme/tiny-GGUF/tiny-q4.gguf").read_bytes() == TINY
     assert there.contents_sent() == [None, "bytes=10000-"]
+
+
+def test_several_may_pull_the_same_at_once(there, tmp_path):
+    wanted = hub_client.offer(parse("hf:acme/tiny-GGUF/tiny-q4.gguf"))
+    with ThreadPoolExecutor(8) as pool:
+        came = list(pool.map(lambda _: hub_client.fetch(wanted), range(40)))
+    assert {path.read_bytes() for path in came} == {TINY}
+    assert left(tmp_path) == ["tiny-q4.gguf", "tiny-q4.gguf.json"]
+
+
+def swapped(**changes):
+    return lambda said: {**said, "siblings": [{**said["siblings"][0], **changes}]}
+
+
+ODD = {
+    "a list": lambda said: [],
+    "nothing": lambda said: None,
+    "no files": lambda said: {**said, "siblings": None},
+    "files in a text": lambda said: {**said, "siblings": "abc"},
+    "a number for a tag": lambda said: {**said, "tags": [5]},
+    "a text for a size": swapped(size="12"),
+    "less than nothing": swapped(size=-5),
+    "no hash": swapped(lfs={"size": 5}),
+    "a number for a name": swapped(rfilename=7),
+    "a way out": swapped(rfilename="../../tiny-q4.gguf"),
+}
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_a_hub_that_answers_oddly_is_explained(there, tmp_path, monkeypatch, odd):
+    monkeypatch.setattr(
+        "loopback_hub._send",
+        lambda web, status, said, *more: send(web, status, odd(said) if "siblings" in said else said, *more),
+    )
+    result = redraft("models", "pull", "hf:acme/tiny-GGUF/tiny-q4.gguf")
+    assert result.exit_code == 1
+    assert "acme/tiny-GGUF" in result.output
+    assert "bug" not in result.output
+    assert left(tmp_path) == []
+
+
+def test_what_a_repository_says_of_itself_does_not_steer_the_terminal(there):
+    names = {"a\x1b[31m.gguf": TINY, "../../b.gguf": TINY, "good.gguf": TINY}
+    there.repos["acme/paint-GGUF"] = Repo(names, {"license": "mit\x1b[2J\n\x07"})
+    shown = redraft("models", "pull", "hf:acme/paint-GGUF").output
+    shown += redraft("models", "pull", "hf:acme/paint-GGUF/good.gguf").output
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+    assert "licence  mit[2J\n" in shown
+    assert "b.gguf" not in shown
 
 
 def test_what_arrives_damaged_is_not_kept(there, tmp_path):

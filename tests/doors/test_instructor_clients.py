@@ -14,6 +14,7 @@ from pydantic import BaseModel, field_validator
 from redraft import BestOfN, Budget, Refine, Run, SqliteStore, checks
 from redraft.errors import AuthError, InputError, ParseError, RunFailed
 from redraft.integrations.instructor import wrap
+from redraft.integrations.openai import served_by
 from redraft.sync import run_sync
 from redraft.testing import FaultServer, Reply, ScriptedLM
 from redraft.types import Choice, Completion, Usage
@@ -142,6 +143,15 @@ def test_the_ladder_s_models_answer_in_place_of_the_client_s():
         result = Refine(module, N=1, models=[ScriptedLM([reply], name="big")])(topic="soup")
         assert upstream.calls == 0
     assert result.stars == 4
+
+
+def test_a_redraft_model_behind_the_client_is_one_call():
+    arguments = json.dumps({"text": "yes", "stars": 4})
+    call = {"id": "1", "type": "function", "function": {"name": "Review", "arguments": arguments}}
+    reply = Completion(choices=(Choice(tool_calls=(call,), finish_reason="tool_calls"),), usage=Usage(input_tokens=1))
+    module = wrap(instructor.from_openai(served_by(ScriptedLM([reply]))), Review, model="m")
+    result = Refine(module, N=1, budget=Budget(calls=1, seconds=20))(topic="soup")
+    assert (result.stars, result.usage.calls) == (4, 1)
 
 
 def test_a_client_over_something_else_is_counted_softly_and_resumed(tmp_path):

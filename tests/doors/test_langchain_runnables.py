@@ -22,7 +22,8 @@ with warnings.catch_warnings():
 from pydantic import BaseModel
 
 from redraft import BestOfN, Budget, Refine, Run, SqliteStore, checks
-from redraft.errors import BudgetExceeded, InputError, RunFailed
+from redraft.config import context
+from redraft.errors import BudgetExceeded, ConfigError, InputError, RunFailed
 from redraft.integrations.langchain import RedraftChat, wrap
 from redraft.testing import ScriptedLM
 from redraft.types import Choice, Completion, Usage
@@ -202,6 +203,15 @@ def test_a_redraft_model_is_a_chat_model_outside_of_runs_too():
     chat = RedraftChat(lm=ScriptedLM(["one", "two"]))
     assert chat.invoke("Hello").text == "one"
     assert asyncio.run(chat.ainvoke([HumanMessage("Hello")])).usage_metadata["total_tokens"] > 0
+
+
+def test_a_chat_model_takes_a_name_and_is_the_configured_model_without_one():
+    lm = ScriptedLM(["one"])
+    with context(model=lm):
+        assert RedraftChat().invoke("Hello").text == "one"
+    assert RedraftChat(lm="local/smollm2-135m").lm.name == "local/smollm2-135m"
+    with pytest.raises(ConfigError, match="unknown model"):
+        RedraftChat(lm="nobody/knows")
 
 
 def test_what_takes_no_advice_is_said(capsys):

@@ -234,6 +234,14 @@ async def test_a_failing_upstream_is_an_error_with_what_was_spent():
     assert "spent: 1 call" in said
 
 
+async def test_half_a_character_in_a_reply_loses_nothing():
+    with FaultServer(["bad \ud83d text"]) as upstream:
+        async with on_stdio(upstream, *MODEL) as client:
+            answer = await client.call_tool("refine", {"task": "t", "checks": ["contains:\u00e9"], "attempts": 1})
+    assert answer.structured_content["text"] == "bad ? text"
+    assert json.loads(answer.content[0].text) == answer.structured_content
+
+
 async def test_requests_run_side_by_side_and_keep_apart():
     with FaultServer(lambda body: Reply(text=last_message(body).split()[0], delay=0.3)) as upstream:
         async with on_stdio(upstream, *MODEL) as client:

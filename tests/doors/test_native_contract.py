@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pydantic_ai")
 
-from native_doors import params, start
+from native_doors import CASES, params, start
 
 from redraft.testing import FunctionLM, Reply, lm_contract
 
@@ -21,7 +21,7 @@ def serve():
         yield lambda case, script=None, **options: start(running, case, script, **options)
 
 
-@pytest.mark.parametrize("case", params())
+@pytest.mark.parametrize("case", params(CASES))
 @pytest.mark.parametrize("name", NAMES)
 async def test_it_keeps_its_promise(serve, case, name):
     server, _ = serve(case, lambda asked: Reply(text="Red, green and blue.", reasoning="rgb", delay=0.002))

@@ -17,7 +17,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import RequestUsage, UsageLimits
 
 from redraft import BestOfN, Budget, Refine, Run, SelfRefine, SqliteStore, checks
-from redraft.errors import AuthError, BudgetExceeded, InputError, RunClosed, RunFailed
+from redraft.errors import AuthError, BadRequestError, BudgetExceeded, InputError, RunClosed, RunFailed
 from redraft.integrations.pydantic_ai import MeteredRequests, wrap
 from redraft.sync import run_sync
 from redraft.testing import FaultServer, Reply, ScriptedLM
@@ -237,6 +237,19 @@ def test_agents_in_the_tools_are_counted_exactly_with_the_capability_and_softly_
     exact = Refine(wrap(outer_and_inner(capabilities=[MeteredRequests()])), N=1)(question="Is it?").usage
     assert (soft.calls, soft.tokens, soft.soft) == (3, 180, 1)
     assert (exact.calls, exact.tokens, exact.soft) == (3, 180, 0)
+
+
+def test_what_agents_in_the_tools_used_is_counted_when_the_outer_one_fails_too():
+    inner = Agent(Model("deep", usage=(100, 50)).model())
+    outer = Agent(Model([ToolCallPart("ask", {})], ModelHTTPError(400, "fm", "no")).model())
+
+    @outer.tool
+    async def ask(ctx: RunContext[None]) -> str:
+        return (await inner.run("And?", usage=ctx.usage)).output
+
+    with pytest.raises(BadRequestError) as failed:
+        Refine(wrap(outer), N=1)(question="Is it?")
+    assert (failed.value.usage.soft, failed.value.usage.tokens) == (1, 165)
 
 
 def test_an_overridden_model_is_the_one_that_is_metered():

@@ -39,6 +39,7 @@ def put(spec, *, size=5):
         ("hf:Qwen/Q-GGUF@v1.0/q4.gguf", "Qwen/Q-GGUF@v1.0/q4.gguf"),
         ("hf:Qwen/Q-GGUF@refs%2Fpr%2F7", "Qwen/Q-GGUF@refs%2Fpr%2F7"),
         ("hf:a/b/x-00002-of-00003.gguf", "a/b/x-00001-of-00003.gguf"),
+        ("hf:a/b/x-00001-of-00000.gguf", "a/b/x-00001-of-00000.gguf"),
     ],
 )
 def test_a_name_is_one_however_it_is_written(spec, name):
@@ -56,6 +57,9 @@ def test_a_name_is_one_however_it_is_written(spec, name):
         "hf:../b/x.gguf",
         "hf:a/b//x.gguf",
         "hf:a/b/x\\y.gguf",
+        "hf:a/b/\x1b[31mx.gguf",
+        "hf:a/b/\ud800.gguf",
+        "hf:a/b@\ud800/x.gguf",
     ],
 )
 def test_what_names_no_model_is_refused(spec):
@@ -76,6 +80,14 @@ def test_only_what_is_whole_is_here():
         hub.find(str(name))
     name.note.write_text("not a note")
     assert [str(m.name) for m in hub.pulled()] == ["a/b@old/y.gguf"]
+
+
+@pytest.mark.parametrize("stray", [".git/b/x.gguf.json", "a/b/-/x y\x1b.gguf.json", "a/b c/x.gguf.json"])
+def test_what_else_lies_among_the_models_hides_none(stray):
+    put("hf:a/b/y.gguf")
+    (hub.root() / stray).parent.mkdir(parents=True, exist_ok=True)
+    (hub.root() / stray).write_text("{}")
+    assert [str(m.name) for m in hub.pulled()] == ["a/b/y.gguf"]
 
 
 def test_a_pulled_model_is_used_by_its_name_and_a_file_by_its_path(tmp_path, monkeypatch):
@@ -122,6 +134,11 @@ def test_the_head_of_a_file_says_what_its_context_takes():
     mixed = ("qwen2.attention.head_count_kv", 9, struct.pack("<IQIII", 4, 3, 2, 0, 4))
     wide = [(f"qwen2.attention.{part}_length", 4, struct.pack("<I", 64)) for part in ("key", "value")]
     assert gguf.context_bytes(gguf.read_head(head(*layers, mixed, *wide))) == 6 * 128 * 2
+
+
+def test_a_head_that_boasts_takes_no_memory_to_read():
+    boast = (*SHAPE[:1], ("qwen2.block_count", 10, struct.pack("<Q", 2**62)), *SHAPE[3:])
+    assert gguf.context_bytes(gguf.read_head(head(*boast))) == 2**62 * 2 * 256 * 2
 
 
 def test_a_head_that_is_cut_anywhere_is_read_as_far_as_it_goes():

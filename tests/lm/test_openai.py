@@ -12,6 +12,7 @@ import pytest
 from genai_prices.data import providers
 from genai_prices.types import ModelPrice
 
+from redraft import Run
 from redraft.errors import (
     AuthError,
     BadRequestError,
@@ -87,9 +88,30 @@ def test_the_key_of_another_provider_is_its_own(monkeypatch):
         OpenAILM("m", provider="groq")
 
 
-def test_a_base_url_is_checked():
-    with pytest.raises(ConfigError, match=r"got 'localhost:8000'; give --base-url"):
-        OpenAILM("m", base_url="localhost:8000")
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("localhost:8000", r"got 'localhost:8000'; give --base-url"),
+        ("http://a b/v1", "must begin with http"),
+        ("http://h/v1?api-version=1", "end with its path"),
+        ("http://h/v1#top", "end with its path"),
+    ],
+)
+def test_a_base_url_is_checked(url, says):
+    with pytest.raises(ConfigError, match=says):
+        OpenAILM("m", base_url=url)
+
+
+@server_test
+async def test_a_password_in_the_url_is_told_to_nobody(serve):
+    server, _ = serve([Reply.error(400, "no")])
+    url = server.base_url.replace("//", "//me:secret@")
+    lm = OpenAILM("test", base_url=url)
+    async with Run() as run:
+        with pytest.raises(BadRequestError) as caught:
+            await run.complete(ask(), lm=lm)
+    assert "Basic" in server.headers[0]["authorization"]
+    assert "secret" not in f"{caught.value} {lm.address} {run.journal.events}"
 
 
 def test_openai_base_url_is_honoured(monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from redraft import InputField, OutputField, Predict, Run, Signature
-from redraft.errors import BadRequestError, UnsupportedError
+from redraft.errors import BadRequestError, ParseError, UnsupportedError
 from redraft.lm.openai import OpenAILM
 from redraft.refusals import keywords, without
 from redraft.testing import FaultServer, Reply
@@ -279,6 +279,31 @@ async def test_a_schema_that_is_too_much_is_asked_for_in_words_and_others_are_st
         assert (await Predict(Entry, lm=lm).acall(topic="tea")).pattern == 3
     assert (await Predict("q -> a: int", lm=lm).acall(q="x")).a == 1
     assert [schema_of(body) is not None for body in server.requests] == [True, True, False, False, True]
+
+
+async def test_a_complaint_that_names_no_keyword_is_held_against_no_other_schema(serve):
+    error = bare(400, "Invalid schema: it exceeds what can be compiled.")
+    server, lm = serve(refusing(
+        lambda body: "entry" in json.dumps(schema_of(body)), error, answer='{"entry": {"name": "tea", "format": "long"}, '
+        '"pattern": 3, "a": 1}'))  # fmt: skip
+    await Predict(Entry, lm=lm).acall(topic="tea")
+    ask_ = Predict("q -> a: int, b: int | None", lm=lm)
+    with pytest.raises(ParseError):
+        await ask_.acall(q="x")
+    form = server.requests[-1]["response_format"]["json_schema"]
+    assert form["schema"] == ask_.signature.json_schema()
+    assert form["strict"], "it lost nothing"
+
+
+async def test_what_one_server_refuses_another_of_the_same_model_is_still_sent(serve):
+    first, _ = serve(refusing(lambda body: "temperature" in body, PARAMETERS["openai temperature"][2]))
+    second, _ = serve(["ok"])
+    for server in (first, second):
+        lm = OpenAILM("test", base_url=server.base_url, name="test/quirk-of-two-servers")
+        async with Run() as run:
+            await run.complete(ask(temperature=0.2), lm=lm)
+    assert ["temperature" in body for body in first.requests] == [True, False]
+    assert "temperature" in second.requests[0]
 
 
 MODE = {

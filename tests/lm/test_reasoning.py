@@ -77,6 +77,11 @@ def test_reasoning_is_apart_however_it_comes(message):
         '{"html": "a</think>b"}',
         '["a</think>b"]',
         "```html\n<p>\n</think>\n```\nThat is it.",
+        "~~~html\n<p>\n</think>\n~~~\nThat is it.",
+        "The closing tag is </think>",
+        "The closing tag is **</think>**, dear.",
+        "re.sub(r'^.*</think>', '', text)",
+        "Do not forget </think>!",
         "one</think>two</think>three",
         "no tag at all",
     ],
@@ -322,6 +327,16 @@ async def test_a_template_that_opens_the_thought_is_learned(serve):
     ask = Predict("question -> answer", lm=lm)
     assert (await ask.acall(question="x")).answer == "Paris"
     assert (await ask.acall(question="y")).answer == "Lyon"
+    assert server.calls == 3
+
+
+@server_test
+async def test_a_whole_answer_without_a_thought_ends_the_belief_that_the_template_opens_one(serve):
+    cut = Reply(text="well, Lyon is", finish_reason="length")
+    server, lm = serve(["Write\n</think>\nat the end.", "Paris", cut])
+    ask = Predict("question -> answer", lm=lm)
+    said = [(await ask.acall(question=question)).answer for question in "xyz"]
+    assert said[1:] == ["Paris", "well, Lyon is"], "one answer that looked like a thought spoils no later one"
     assert server.calls == 3
 
 

@@ -277,6 +277,38 @@ def test_a_streamed_reply_is_counted_and_replayed(tmp_path):
 
 
 @server
+@both
+def test_two_servers_and_a_stream_share_no_kept_reply(a_client, function_of, tmp_path):
+    with context(cache=tmp_path / "cache.db"), FaultServer(["one"]) as first, FaultServer(["two", "three"]) as second:
+        for upstream, kept in ((first, "one"), (second, "two"), (second, "two")):
+            with a_client(upstream) as client:
+                assert Refine(function_of(metered(client)), N=1)(question="Is it?").answer == kept
+        assert (first.calls, second.calls) == (1, 1)
+        with OpenAI(base_url=second.base_url, api_key="none") as client, Run():
+            asked = [{"role": "user", "content": "Is it?"}]
+            stream = metered(client).chat.completions.create(model="test", messages=asked, stream=True)
+            assert "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices) == "three"
+
+
+@server
+def test_what_is_no_purchase_does_not_begin_once_a_limit_is_reached():
+    async def lists(upstream):
+        async with AsyncOpenAI(base_url=upstream.base_url, api_key="none") as client, Run(budget=Budget(calls=1)):
+            assert (await metered(client).models.list()).data
+            charge_reply({"model": "e", "usage": {"prompt_tokens": 3, "total_tokens": 3}})
+            await metered(client).models.list()
+
+    with FaultServer() as upstream:
+        with pytest.raises(BudgetExceeded, match="limit of 1 call"):
+            asyncio.run(lists(upstream))
+        with a_sync(upstream) as client, Run(budget=Budget(calls=1)):
+            assert metered(client).models.list().data
+            charge_reply({"model": "e", "usage": {"prompt_tokens": 3, "total_tokens": 3}})
+            with pytest.raises(BudgetExceeded, match="limit of 1 call"):
+                metered(client).models.list()
+
+
+@server
 def test_a_sync_client_called_on_the_run_s_loop_is_counted_softly():
     with FaultServer([tells("yes", 10, 2)]) as upstream, a_sync(upstream) as client:
         counted = asks_in_a_thread(metered(client))
@@ -298,6 +330,8 @@ def test_a_reply_that_a_function_got_by_itself_can_be_charged():
     result = Refine(answer, N=1)(question="Is it?")
     assert (result.usage.soft, result.usage.tokens) == (1, 1100)
     assert 0 < result.cost < 0.01
+    embedded = charge_reply({"model": "e", "usage": {"prompt_tokens": 5, "total_tokens": 5}})
+    assert (embedded.input_tokens, embedded.output_tokens, embedded.unbounded) == (5, 0, 0)
     assert charge_reply({"usage": None}) == Usage(calls=1, unbounded=1, unpriced=1)
 
 

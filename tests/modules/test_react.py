@@ -189,6 +189,14 @@ def test_images_follow_in_a_message_of_their_own():
     assert image in lm.requests[1].messages[-1]["content"]
 
 
+def test_the_same_call_with_another_image_each_time_is_no_standstill():
+    shots = (f"data:image/png;base64,{n:04}" for n in itertools.count())
+    look = Tool(lambda: {"type": "image_url", "image_url": {"url": next(shots)}}, name="look")
+    lm = script(*[calls(call("look", "{}", str(n))) for n in range(4)], "it moves")
+    said = ReAct("q -> answer", [look], lm=lm)(q="?")
+    assert (said.answer, len(said.trajectory)) == ("it moves", 4)
+
+
 # JSON in words
 
 

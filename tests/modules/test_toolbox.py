@@ -283,7 +283,7 @@ def test_what_cannot_be_described_to_a_model_is_named():
     with pytest.raises(InputError, match=r"query.*no JSON schema.*functools\.partial"):
         Tool(query)
     assert [*Tool(functools.partial(query, connection=Connection())).parameters["properties"]] == ["sql"]
-    with pytest.raises(InputError, match="no JSON schema"):
+    with pytest.raises(InputError, match="no valid JSON schema"):
         Tool(query, parameters={"type": "objekt"})
     with pytest.raises(InputError, match="cannot name a tool"):
         Tool(query, name="two words", parameters={})

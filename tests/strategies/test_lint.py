@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redraft import Module, Predict, Refine
+from redraft import Budget, Module, Predict, Refine
 from redraft.checks import Check, all_of, any_of, check, not_, rubric, words
 from redraft.strategies.lint import findings
 from redraft.testing import FunctionLM
@@ -151,3 +151,14 @@ def test_findings_come_in_one_order():
     assert [text.split("'")[1] for text in texts[:9]] == [f"check {i}" for i in range(9)]
     assert "yes or no" in texts[9]
     assert "own model" in texts[10]
+
+
+# functions with clients of their own
+
+
+@pytest.mark.parametrize(("limits", "said"), [({"calls": 2}, 1), ({"cost": 0.1}, 1), ({"seconds": 60}, 0), ({}, 0)])
+def test_a_function_that_spends_nothing_under_a_limit_is_said(limits, said):
+    result = Refine(lambda q: "no", N=2, checks=[words(3)], budget=Budget(**limits))(q="x")
+    told = [e.data["text"] for e in result.events if e.kind == "lint" and "no call" in e.data["text"]]
+    assert len(told) == said
+    assert all("metered" in text for text in told)

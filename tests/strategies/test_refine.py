@@ -621,3 +621,10 @@ def test_thinking_hard_is_kept_for_where_little_thought_did_not_do():
 def test_an_effort_is_a_word(effort):
     with pytest.raises(InputError, match="effort"):
         Refine(Predict("topic -> review"), effort=effort)
+
+
+def test_a_check_may_be_written_as_on_the_command_line():
+    result = Refine(Predict("topic -> review", lm=ScriptedLM(["one two three"])), checks="words:3")(topic="x")
+    assert result.passed
+    with pytest.raises(UsageError, match="wrds"):
+        Refine(Predict("topic -> review"), checks=["wrds:3"])

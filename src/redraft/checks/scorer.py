@@ -11,6 +11,7 @@ from redraft.checks.constraint import Constraint
 from redraft.checks.languages import together
 from redraft.errors import UsageError
 from redraft.frame import current_frame, warn
+from redraft.registry import load
 from redraft.scoring import as_score, name_of
 from redraft.sync import call_user
 from redraft.types import Critique, Inputs, Issue, Prediction, Score, Verdict
@@ -22,9 +23,9 @@ class Judgement:
     """
 
     def __init__(
-        self, checks: Sequence[Check | Callable[..., Any]] = (), reward: Callable[..., Any] | None = None
+        self, checks: Sequence[Check | Callable[..., Any] | str] = (), reward: Callable[..., Any] | None = None
     ) -> None:
-        if isinstance(checks, Check) or callable(checks):
+        if isinstance(checks, Check | str) or callable(checks):
             checks = (checks,)
         self.checks = tuple(c if isinstance(c, Check) else _as_check(c) for c in checks or ())
         self._code = tuple(c for c in self.checks if not c.asks)
@@ -188,6 +189,8 @@ def _value(verdicts: Sequence[Verdict]) -> float:
 def _as_check(thing: Any) -> Check:
     if getattr(thing, "__module__", "").startswith("redraft.checks"):
         raise UsageError(f"{name_of(thing)} is not called yet: write {name_of(thing)}(...) with its arguments")
+    if isinstance(thing, str):
+        return load("redraft.checks.parse:parse")(thing)  # type: ignore[no-any-return]
     if callable(thing):
         return FunctionCheck(thing)
     raise UsageError(f"{thing!r} is no check; use one of redraft.checks, or check(fn) with your own function")

@@ -18,6 +18,7 @@ from redraft.checks.constraint import Constraint
 from redraft.checks.mend import as_json, load, values_in
 from redraft.errors import UsageError
 from redraft.jsonable import plain
+from redraft.schemas import faults, validator
 
 _LONGEST = 160
 _SHOWN = 3  # errors named in an explanation: more only confuse
@@ -65,14 +66,7 @@ class JsonSchema(Check):
         self.schema: Mapping[str, Any] = schema.model_json_schema() if hasattr(schema, "model_json_schema") else schema
         if not isinstance(self.schema, Mapping):
             raise UsageError(f"json_schema({schema!r}): give a JSON schema as a dict, or a pydantic model")
-        from jsonschema import SchemaError, validators
-
-        kind = validators.validator_for(self.schema)
-        try:
-            kind.check_schema(self.schema)
-        except SchemaError as error:
-            raise UsageError(f"json_schema: this is no valid JSON schema: {error.message}") from error
-        self._validator = kind(self.schema)
+        self._validator = validator(self.schema, "json_schema")
 
     def tell_text(self) -> str:
         """See `Check`."""
@@ -92,7 +86,7 @@ class JsonSchema(Check):
         value, why = _read(value)
         if why:
             return 0.0, why
-        problems = sorted(self._validator.iter_errors(value), key=lambda e: list(map(str, e.absolute_path)))
+        problems = faults(self._validator, value)
         if not problems:
             return 1.0, ""
         shown = "; ".join(f"{e.json_path}: {_brief(e)}" for e in problems[:_SHOWN])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import itertools
 import re
 from collections.abc import Callable
@@ -192,6 +192,8 @@ class Language(Check):
             raise UsageError(
                 f"language({code!r}): no such language; known are {', '.join(_LANGUAGES)}, and their names"
             )
+        if importlib.util.find_spec("py3langid") is None:  # said now, not after the first draft is paid for
+            raise ConfigError(_MISSING)
 
     def tell_text(self) -> str:
         """See `Check`."""
@@ -208,6 +210,7 @@ class Language(Check):
 
 
 _LOOKED_AT = 20_000
+_MISSING = "the check language needs the package py3langid: pip install 'redraft[language]'"
 _CERTAIN = 0.5
 _NAMES = """
     af:Afrikaans am:Amharic ar:Arabic az:Azerbaijani be:Belarusian bg:Bulgarian bn:Bengali bs:Bosnian ca:Catalan
@@ -229,7 +232,7 @@ def _ranking() -> Callable[[str], list[tuple[str, float]]]:
     try:
         langid = importlib.import_module("py3langid.langid")
     except ImportError as error:
-        raise ConfigError("the check language needs the package py3langid: pip install 'redraft[language]'") from error
+        raise ConfigError(_MISSING) from error
     ranking: Callable[[str], list[tuple[str, float]]] = langid.LanguageIdentifier.from_modelpath(
         langid.MODEL_DIR / langid.MODEL_FILE, norm_probs=True
     ).rank

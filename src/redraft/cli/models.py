@@ -10,6 +10,7 @@ import click
 from redraft.cli.codes import Exit
 from redraft.cli.fetching import bar, gigabytes, list_files, pull_from_hub
 from redraft.cli.output import emit, say
+from redraft.errors import UsageError
 
 if TYPE_CHECKING:
     from redraft.lm.hub import HubName
@@ -74,9 +75,12 @@ def path(name: str | None) -> int:
 @click.argument("name")
 def rm(name: str) -> int:
     """Take a model that was pulled from a hub off this machine."""
-    from redraft.lm import hub
+    from redraft.lm import catalogue, hub
 
-    wanted = hub.parse(name)
+    wanted = _on_a_hub(name)
+    if wanted is None:
+        file = catalogue.lookup(_bare(name)).path
+        raise UsageError(f"{name} was not pulled from a hub but comes with redraft; to free its space delete {file}")
     hub.remove(wanted)
     say(f"Removed {wanted.model}")
     return Exit.DONE

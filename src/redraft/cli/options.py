@@ -25,6 +25,7 @@ class RunOptions:
     system: str | None = None
     temperature: float | None = None
     max_tokens: int | None = None
+    effort: str | None = None
     seed: int | None = None
     call_limit: int | None = None
     token_limit: int | None = None

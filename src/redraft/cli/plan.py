@@ -38,7 +38,7 @@ def plan(options: RunOptions) -> Strategy:
     if name == "predict":
         return made(make, _author(options, lm), 1, checks=checks)
     if name in ("refine", "best-of-n"):
-        return made(make, _author(options, lm), options.attempts or 3, checks=checks)
+        return made(make, _author(options, lm), options.attempts or 3, checks=checks, effort=_efforts(options))
     if name == "reflect":
         return _reflect(make, options, lm, checks)
     if name == "self-refine":
@@ -84,12 +84,14 @@ def _check_fit(options: RunOptions, name: str, checks: list[Check]) -> None:
 
 
 def _author(options: RunOptions, lm: LM) -> Predict:
+    thinking: dict[str, Any] = {"effort": efforts[0]} if (efforts := _efforts(options)) else {}
     return Predict(
         "task -> answer",
         lm=lm,
         system=options.system or "",
         temperature=options.temperature,
         max_tokens=options.max_tokens,
+        **thinking,
     )
 
 
@@ -109,6 +111,10 @@ def _role(who: str | None, lm: LM) -> Role | None:
     """A persona on the run's model, or a model of its own, resolved now so that a missing key is known at once."""
     role = as_role(who) if who else None
     return None if role is None else replace(role, lm=resolve_lm(role.lm) if role.lm else lm)
+
+
+def _efforts(options: RunOptions) -> tuple[str, ...]:
+    return tuple(part.strip() for part in (options.effort or "").split(",") if part.strip())
 
 
 def _criteria(options: RunOptions) -> list[str]:

@@ -58,6 +58,9 @@ _OPTIONS = (
         help="Sampling temperature of the first draft.",
     ),
     click.option("--max-tokens", type=_COUNT, metavar="N", help="Most tokens a draft may have."),
+    click.option(
+        "--effort", metavar="LEVEL[,LEVEL]", help="How much a reasoning model thinks; low,high: first low, then high."
+    ),
     click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Seed of the run."),
     click.option("--call-limit", type=_COUNT, metavar="N", help="Hard limit on calls."),
     click.option("--token-limit", type=_COUNT, metavar="N", help="Hard limit on tokens, prompts included."),

@@ -1,8 +1,9 @@
-"""What code under another framework needs of the surrounding run: its advice, its ends, its journal, a reply."""
+"""What code under another framework needs of the surrounding run: its advice, and a reply."""
 
 from __future__ import annotations
 
 from redraft.frame import NO_ADVICE, Advice, current_frame
+from redraft.modules.wire import listed
 from redraft.protocols import LM
 from redraft.run import Run
 from redraft.types import Completion, Request
@@ -16,8 +17,7 @@ def here() -> Advice:
 
 def as_paragraphs(advice: Advice) -> str:
     """The requirements and the hint as a text; empty where there are none."""
-    told = "\n".join("- " + line.replace("\n", "\n  ") for line in advice.requirements)
-    return "\n\n".join(filter(None, (f"Requirements:\n{told}" if told else "", advice.hint)))
+    return "\n\n".join(filter(None, (listed(advice.requirements) if advice.requirements else "", advice.hint)))
 
 
 async def ask(lm: LM, request: Request) -> Completion:

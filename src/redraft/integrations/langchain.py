@@ -37,7 +37,9 @@ from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableLambda, RunnableSequence
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import Field, field_validator
 
+from redraft.config import resolve_lm
 from redraft.errors import ends_run
 from redraft.foreign import charge, once
 from redraft.frame import Advice, Frame, current_frame, entered, warn
@@ -102,7 +104,7 @@ class LangChain(Module):
             inputs, told = {**inputs, HINT: told}, ""
         one = len(inputs) == 1 and not inputs.keys() <= wanted
         sent = next(iter(inputs.values())) if one else inputs
-        advised = _Advised(advice, told, fresh=bool(getattr(frame, "fresh", False)))
+        advised = _Advised(advice, told, fresh=frame is not None and frame.fresh)
         runnable = advised.of(self.runnable)
         if not advised.heard and (told or advice.lm is not None):
             warn(f"{self.name} takes no advice: give its prompt a variable {HINT!r}, or wrap a sequence with its model")
@@ -178,12 +180,18 @@ class Counting(BaseCallbackHandler):
 
 
 class RedraftChat(BaseChatModel):
-    """A redraft model as a LangChain chat model: `RedraftChat(lm=...)`, the embedded one or a scripted one.
+    """A redraft model as a LangChain chat model: `RedraftChat(lm="local/smollm2-135m")`, a name or an LM, by default the
+    configured one.
 
     Inside a run its calls are the run's, outside each opens one. It takes tools (`bind_tools`) where the model does.
     """
 
-    lm: Any
+    lm: Any = Field(None, validate_default=True)
+
+    @field_validator("lm")
+    @classmethod
+    def _resolved(cls, lm: Any) -> Any:
+        return resolve_lm(lm)
 
     @property
     def _llm_type(self) -> str:
@@ -248,7 +256,7 @@ class _Advised:
             self.advice.lm is not None or getattr(model, "temperature", None) is not None
         ):
             told["temperature"] = self.advice.temperature
-        if (effort := getattr(self.advice, "effort", None)) and "reasoning_effort" in type(model).model_fields:
+        if (effort := self.advice.effort) and "reasoning_effort" in type(model).model_fields:
             told["reasoning_effort"] = effort
         return runnable.bind(**told) if told else runnable
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 C = TypeVar("C")
 
-__all__ = ["charge_reply", "copied", "is_sdk_client", "metered", "served_by"]
+__all__ = ["charge_reply", "metered", "served_by"]
 
 
 def metered(client: C, *, advised: bool = True) -> C:
@@ -53,7 +53,7 @@ def metered(client: C, *, advised: bool = True) -> C:
 def copied(client: C, told: Told) -> C:
     """See `metered`; `told` says which part of an attempt's advice its calls hear."""
     inner = getattr(client, "_client", None)
-    if not is_sdk_client(client):
+    if isinstance(client, type) or not is_sdk_client(client):
         raise InputError(f"metered({client!r}): give a client of the openai or anthropic SDK, e.g. AsyncOpenAI()")
     import httpx2
 

@@ -31,6 +31,7 @@ from pydantic_ai import messages as theirs
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.models import CompletedStreamedResponse, Model, ModelRequestParameters, infer_model
 from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.usage import RunUsage
 
 from redraft.errors import ends_run
 from redraft.foreign import charge
@@ -40,7 +41,6 @@ from redraft.jsonable import plain
 from redraft.lm.native import errors as native_errors
 from redraft.lm.native.messages import Conversation, choice_of, usage_of
 from redraft.lm.openai_errors import Endpoint
-from redraft.lm.openai_wire import asked
 from redraft.lm.prices import price
 from redraft.modules import Module
 from redraft.modules.wire import compose
@@ -87,7 +87,7 @@ class PydanticAI(Module):
     alone = True
 
     def __init__(self, agent: Agent[Any, Any], signature: Any = None, **options: Any) -> None:
-        if not callable(getattr(agent, "run", None)) or not hasattr(agent, "output_type"):
+        if isinstance(agent, type) or not callable(getattr(agent, "run", None)) or not hasattr(agent, "output_type"):
             raise InputError(f"wrap({agent!r}): give a pydantic-ai agent")
         self.agent = agent
         self.name = agent.name or ""
@@ -116,6 +116,9 @@ class PydanticAI(Module):
         options["capabilities"] = [*(options.get("capabilities") or ()), MeteredRequests()]
         options["instructions"] = _instructions(options.get("instructions"), self.signature, advice)
         options["model_settings"] = _settings(options.get("model_settings"), advice)
+        own_usage = None if "usage" in options else RunUsage()
+        if own_usage is not None:
+            options["usage"] = own_usage  # ours, so that it is known after a failure, too
         token = _exact.set(exact := _Exact(_exact.get()))
         try:
             result = await self.agent.run(prompt, **options)
@@ -125,8 +128,8 @@ class PydanticAI(Module):
             raise
         finally:
             _exact.reset(token)
-        if "usage" not in options:
-            exact.charge_others(result.usage)
+            if own_usage is not None:
+                exact.charge_others(own_usage)
         return self._as_fields(result.output)
 
     def _as_fields(self, output: Any) -> Any:
@@ -216,6 +219,7 @@ class ModelLM:
     def __init__(self, model: Model[Any], ask: tuple[list[Any], Mapping[str, Any], Any] | None = None) -> None:
         self.model = model
         self.name = f"{model.system}/{model.model_name}"
+        self.address = model.base_url or ""
         self.capabilities = Capabilities()
         self._ask = ask
         self._given = ask[0] if ask else None
@@ -253,7 +257,7 @@ class ModelLM:
                 reply = await self.model.request(messages, settings, parameters)
         except (exceptions.AgentRunError, exceptions.UserError) as error:
             at = Endpoint(self.name, self.model.model_name, self.model.base_url or self.name, "the agent's model")
-            raise native_errors.read(error, at, asked(request), begun=True) from error
+            raise native_errors.read(error, at, request, begun=True) from error
         dumped = ModelMessagesTypeAdapter.dump_python([reply], mode="json")[0]
         choice = replace(choice_of(reply, PROVIDER), items=({"provider": PROVIDER, "response": dumped},))
         failed = [usage_of(tried.usage) for tried in reply.failed_attempts or () if tried.usage is not None]
@@ -353,7 +357,7 @@ def _settings(given: Any, advice: Advice) -> Any:
     told: dict[str, Any] = {}
     if advice.temperature is not None and math.isfinite(advice.temperature):
         told["temperature"] = advice.temperature
-    if (effort := getattr(advice, "effort", None)) is not None:
+    if (effort := advice.effort) is not None:
         told["thinking"] = False if effort in ("none", "off") else effort
     if not told or advice is NO_ADVICE:
         return given

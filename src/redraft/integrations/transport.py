@@ -61,7 +61,8 @@ class SdkLM:
         self._provider = provider_at(url, wire.provider)
         self._model = str(body.get("model") or "unnamed")
         self.name = f"{self._provider}/{self._model}"
-        self._body, self._url, self._wire, self._send = body, url, wire, send
+        self.address = url
+        self._body, self._wire, self._send = body, wire, send
         host = urlsplit(url).hostname or ""
         self._own = host.endswith((".openai.com", ".azure.com"))
         self.asked = wire.request(body)
@@ -75,13 +76,13 @@ class SdkLM:
                 body["temperature"] = request.temperature
         else:
             body = self._wire.plain(request, self._model)
-        at = Endpoint(self.name, self._model, self._url, "the client")
+        at = Endpoint(self.name, self._model, self.address, "the client")
         try:
-            response = await self._send(body, self._url)
+            response = await self._send(body, self.address)
         except wire_errors() as error:
             early = "Connect" in type(error).__name__ or "Pool" in type(error).__name__
             why = str(error) or type(error).__name__
-            raise TransientLMError(f"{self.name} at {self._url}: no answer ({why})", sent=not early) from error
+            raise TransientLMError(f"{self.name} at {self.address}: no answer ({why})", sent=not early) from error
         if response.status_code >= 300:
             raise as_error(Refusal.read(response.status_code, _json(response), response.headers), body, at)
         kind = response.headers.get("content-type", "application/json")
@@ -100,7 +101,7 @@ class SdkLM:
 
     def cost(self, usage: Usage) -> float | None:
         """Dollars by the endpoint's price list, or the provider's; None for a model that neither lists."""
-        return price(self._model, self._provider, self._url, usage)
+        return price(self._model, self._provider, self.address, usage)
 
 
 class _Calls:
@@ -141,6 +142,15 @@ class _Calls:
         item = completion.choices[0].items[0]
         return httpx2.Response(200, headers=item["headers"], content=item["content"], request=request)
 
+    @staticmethod
+    def _check(frame: Frame) -> None:
+        """For calls that are no purchase: none begins once the run is over, or a limit is reached."""
+        try:
+            frame.run.check_open()
+            frame.meter.check_room()
+        except RedraftError as error:
+            raise Through(error) from error
+
     def _soften(self, request: httpx2.Request, response: Any, content: bytes) -> None:
         """Count a call that is no purchase, where it says what it took; a call to a model that writes in any case."""
         wire, kind = wires.wire_of(request.url.path), response.headers.get("content-type", "")
@@ -173,10 +183,16 @@ class AsyncWire(_Calls, httpx2.AsyncBaseTransport):
 
         if (wire := self._purchase(request, frame)) is not None and frame is not None:
             return await self._bought(request, frame, wire, send)
+        if frame is not None:
+            self._check(frame)
         response = await self._inner.send(self._anew(request, None, str(request.url)), stream=True)
         if frame is not None and "text/event-stream" not in response.headers.get("content-type", ""):
             self._soften(request, response, await response.aread())
         return _passed_on(response, _AsyncPieces(response))
+
+    async def aclose(self) -> None:
+        """Close the client that really sends: whoever closes a metered copy may hold nothing else."""
+        await self._inner.aclose()
 
 
 class Served(httpx2.AsyncBaseTransport):
@@ -232,13 +248,9 @@ class Wire(_Calls, httpx2.BaseTransport):
             self._soften(request, response, response.read())
         return _passed_on(response, _Pieces(response))
 
-    @staticmethod
-    def _check(frame: Frame) -> None:
-        try:
-            frame.run.check_open()
-            frame.meter.check_room()
-        except RedraftError as error:
-            raise Through(error) from error
+    def close(self) -> None:
+        """Close the client that really sends."""
+        self._inner.close()
 
 
 def wire_errors() -> tuple[type[BaseException], ...]:

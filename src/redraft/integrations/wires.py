@@ -41,7 +41,7 @@ class Wire:
         """What makes the call this call. Everything but the conversation, the cap and n is kept as it is."""
         asked = body.get(self.messages)
         messages = ({"role": "user", "content": asked},) if isinstance(asked, str) else tuple(asked or ())
-        known = {"model", "stream", "stream_options", "n", self.messages, *self.caps}
+        known = {"model", "n", self.messages, *self.caps}
         return Request(
             messages=messages,
             max_tokens=next((body[name] for name in self.caps if isinstance(body.get(name), int)), None),
@@ -94,7 +94,8 @@ def usage_from(raw: object) -> Usage | None:
     if not isinstance(raw, Mapping):
         return None
     if "prompt_tokens" in raw:
-        return read_usage(raw)
+        nothing_written = {"completion_tokens": 0} if "total_tokens" in raw else {}  # embeddings do not say so
+        return read_usage({**nothing_written, **raw})
     given, written = raw.get("input_tokens"), raw.get("output_tokens")
     if not isinstance(given, int) or not isinstance(written, int):
         return None

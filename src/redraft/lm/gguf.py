@@ -39,12 +39,12 @@ def context_bytes(head: Mapping[str, Any]) -> int | None:
     pairs = shape.get("attention.head_count_kv", heads)
     if not isinstance(layers, int):
         return None
-    each = pairs if isinstance(pairs, list) else [pairs] * layers
+    each, times = (pairs, 1) if isinstance(pairs, list) else ([pairs], layers)
     plain = width // heads if isinstance(width, int) and isinstance(heads, int) and heads else None
     key, value = (shape.get(f"attention.{part}_length", plain) for part in ("key", "value"))
     if not (isinstance(key, int) and isinstance(value, int) and all(isinstance(n, int) for n in each)):
         return None
-    return sum(each) * (key + value) * _HALF
+    return sum(each) * times * (key + value) * _HALF
 
 
 def longest_context(head: Mapping[str, Any]) -> int | None:

@@ -10,6 +10,7 @@ the hub's cache is taken from there instead of the network. A note beside the fi
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
+from uuid import uuid4
 
 from redraft.errors import ConfigError, UnknownNameError
 from redraft.lm.catalogue import cache_dir
@@ -74,7 +76,7 @@ class HubName:
     def parts(self) -> tuple[str, ...]:
         """All files of the model: one, or the parts that its name speaks of."""
         found = _PART.search(self.file)
-        if not found:
+        if not found or not int(found[2]):
             return (self.file,)
         stem, whole = self.file[: found.start()], found[2]
         return tuple(f"{stem}-{number:05}-of-{whole}.gguf" for number in range(1, int(whole) + 1))
@@ -100,12 +102,18 @@ def parse(spec: str) -> HubName:
     """The name in `hf:OWNER/REPO[@REVISION][/FILE]`, with or without `hf:` or `local/`. Raises `ConfigError`."""
     bare = re.sub(r"^(hf:(//)?|local[/:](hf:)?)", "", spec)
     found = _SPEC.fullmatch(bare)
-    if not found:
+    if not found or not bare.isprintable():
         raise ConfigError(f"{spec!r} names nothing on a hub; write {_FORM}")
     owner, repo, revision, file = found.groups()
-    if file and (not file.endswith(".gguf") or re.search(r"[\\:\0]", file) or {"", ".", ".."} & set(file.split("/"))):
+    if file and not is_model_file(file):
         raise ConfigError(f"{spec!r} names no GGUF model: {file!r} is no file ending in .gguf; write {_FORM}")
     return first_part(HubName(owner, repo, unquote(revision) if revision else None, file or ""))
+
+
+def is_model_file(path: str) -> bool:
+    """True for the path of a GGUF file that stays within its repository, and can be shown and typed."""
+    inside = not re.search(r"[\\:]", path) and {"", ".", ".."}.isdisjoint(path.split("/"))
+    return inside and path.endswith(".gguf") and path.isprintable()
 
 
 def first_part(name: HubName) -> HubName:
@@ -114,10 +122,12 @@ def first_part(name: HubName) -> HubName:
 
 
 def pulled() -> list[Pulled]:
-    """The models of hubs that are here, whole, by name."""
+    """The models of hubs that are here, whole, by name. What else lies in their folder is passed over."""
     top = root()
-    notes = sorted(top.glob("*/*/**/*.gguf.json")) if top.is_dir() else []
-    found = (_read(parse(str(note.relative_to(top).as_posix()).removesuffix(".json"))) for note in notes)
+    found = []
+    for note in sorted(top.glob("*/*/**/*.gguf.json")) if top.is_dir() else ():
+        with contextlib.suppress(ConfigError):
+            found.append(_read(parse(note.relative_to(top).as_posix().removesuffix(".json"))))
     return [model for model in found if model is not None]
 
 
@@ -151,7 +161,7 @@ def looks_like_one(spec: str) -> bool:
 def write_note(name: HubName, sizes: Sequence[int], about: dict[str, Any]) -> None:
     """Write down that all files of a model are here; the last step of a fetch."""
     text = json.dumps({**about, "sizes": list(sizes)}, indent=2)
-    draft = name.note.with_name(f".{name.note.name}.new")
+    draft = name.note.with_name(f".{uuid4().hex[:12]}.new")  # of this process alone: another may pull the same
     draft.write_text(text + "\n", encoding="utf-8")
     draft.replace(name.note)
 

@@ -62,26 +62,35 @@ class Offer:
         return hub.memory_needed(self.size, self.per_token)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Listing:
+    """What the hub says of a repository."""
+
+    commit: str
+    files: tuple[HubFile, ...]
+    licence: str | None
+
+
 def models_in(name: HubName) -> list[tuple[HubName, int]]:
     """The GGUF models of a repository and their sizes in bytes, in the hub's order; a model in parts is one."""
-    return _models(name, _info(name))
+    return _models(name, _listing(name))
 
 
 def offer(name: HubName) -> Offer:
     """What the hub offers under that name; reads the first kilobytes of the file. Raises `ModelFetchError`."""
-    info = _info(name)
-    files = {file.path: file for file in _files(info)}
+    listing = _listing(name)
+    files = {file.path: file for file in listing.files}
     if missing := [part for part in name.parts() if part not in files]:
-        raise ModelFetchError(_no_such_file(name, missing[0], [str(model) for model, _ in _models(name, info)]))
+        raise ModelFetchError(_no_such_file(name, missing[0], [str(model) for model, _ in _models(name, listing)]))
     if not all(files[part].size for part in name.parts()):
         raise ModelFetchError(f"{_endpoint()} does not say how large {name} is: it is no whole hub; check HF_ENDPOINT")
     with _explained(name):
-        head = gguf.read_head(_first_bytes(name, info.sha))
+        head = gguf.read_head(_first_bytes(name, listing.commit))
     return Offer(
         name=name,
-        commit=info.sha,
+        commit=listing.commit,
         files=tuple(files[part] for part in name.parts()),
-        licence=_licence(info),
+        licence=listing.licence,
         context=gguf.longest_context(head),
         per_token=gguf.context_bytes(head),
     )
@@ -197,27 +206,32 @@ def _bar(tell: Callable[[int], None]) -> type:
     return type("Bar", (tqdm,), {"__init__": start, "update": update})
 
 
-def _info(name: HubName) -> Any:
+def _listing(name: HubName) -> _Listing:
     if importlib.util.find_spec("huggingface_hub") is None:
         raise ConfigError("fetching from a hub needs the package huggingface_hub: pip install 'redraft[hub]'")
     from huggingface_hub import HfApi
 
     api = HfApi(endpoint=_endpoint(), library_name="redraft")
     with _explained(name):
-        return api.model_info(name.repo_id, revision=name.revision, files_metadata=True, timeout=_WAIT_S)
+        try:
+            info = api.model_info(name.repo_id, revision=name.revision, files_metadata=True, timeout=_WAIT_S)
+            return _Listing(commit=info.sha, files=tuple(_files(info)), licence=_licence(info))
+        except (TypeError, LookupError, AttributeError) as error:  # JSON, but not what a hub answers
+            raise ValueError(
+                f"it describes the repository in another form ({type(error).__name__}: {error})"
+            ) from error
 
 
-def _files(info: Any) -> list[HubFile]:
-    return [
-        HubFile(file.rfilename, file.size or 0, file.lfs.sha256 if file.lfs else None)
-        for file in info.siblings or ()
-        if file.rfilename.endswith(".gguf")
-    ]
+def _files(info: Any) -> Iterator[HubFile]:
+    for file in info.siblings or ():
+        if hub.is_model_file(file.rfilename):
+            size = file.size if isinstance(file.size, int) and file.size > 0 else 0
+            yield HubFile(file.rfilename, size, file.lfs.sha256 if file.lfs else None)
 
 
-def _models(name: HubName, info: Any) -> list[tuple[HubName, int]]:
+def _models(name: HubName, listing: _Listing) -> list[tuple[HubName, int]]:
     sizes: dict[HubName, int] = {}
-    for file in _files(info):
+    for file in listing.files:
         if not Path(file.path).name.startswith("mmproj"):  # the eyes of a model, not a model
             model = hub.first_part(HubName(name.owner, name.repo, name.revision, file.path))
             sizes[model] = sizes.get(model, 0) + file.size
@@ -231,7 +245,8 @@ def _licence(info: Any) -> str | None:
     if stated == "other":
         stated = getattr(card, "license_name", None) or getattr(card, "license_link", None) or stated
     tagged = next((tag.removeprefix("license:") for tag in info.tags or () if tag.startswith("license:")), None)
-    return str(stated or tagged) if stated or tagged else None
+    shown = "".join(c for c in str(stated or tagged or "") if c.isprintable())  # it comes from a stranger's text
+    return shown[:200] or None
 
 
 def _first_bytes(name: HubName, commit: str) -> bytes:

@@ -69,6 +69,8 @@ class LocalLM:
         self._spec = EngineSpec(
             path=own or catalogue.lookup(name).path, threads=threads, ctx=ctx or min(hub.CTX, limit), slots=slots
         )
+        self.address = str(self._spec.path)
+        """Where the model lies: files of one name in two folders share no cached reply."""
         self.max_output: int | None = self._spec.ctx
         self.parallel = slots
         self.patience = _PATIENCE_S

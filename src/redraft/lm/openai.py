@@ -63,17 +63,17 @@ class OpenAILM:
         url = _checked_url(base_url, provider)
         host = urlsplit(url).hostname or ""
         variable = re.sub(r"\W", "_", provider).upper() + "_API_KEY"
-        key = api_key or os.environ.get(variable) or ("none" if _is_loopback(host) else None)
+        key = api_key or os.environ.get(variable) or ("none" if is_loopback(host) else None)
         if key is None:
             raise ConfigError(
                 f"no API key for {self.name} at {url}: set {variable}, or give --base-url to use a server on this machine"
             )
-        self.address = url
-        """Where the model is: models of one name at two addresses share no cached reply."""
+        self.address = re.sub("//[^/]*@", "//", url)
+        """Where the model is, without a password: models of one name at two addresses share no cached reply."""
         self._host = urlsplit(url).netloc.rpartition("@")[2]
         self._opens_thinking = False
-        self._endpoint = Endpoint(self.name, model, url, variable)
-        self._upstream = Upstream(url, key, parallel, _is_loopback(host))
+        self._endpoint = Endpoint(self.name, model, self.address, variable)
+        self._upstream = Upstream(url, key, parallel, is_loopback(host))
         own = host == "api.openai.com" or host.endswith((".openai.com", ".openai.azure.com"))
         self._cap_names = _CAP_NAMES if own else _CAP_NAMES[::-1]
         self._refused: set[str] = set()
@@ -94,7 +94,7 @@ class OpenAILM:
                     if on_delta is not None:
                         on_delta(delta)
         completion = reply.completion()
-        self._opens_thinking |= reply.lone
+        self._opens_thinking = reply.lone or (self._opens_thinking and not reply.bare)
         return completion
 
     def _body(self, request: Request) -> dict[str, Any]:
@@ -205,9 +205,14 @@ async def _post(client: openai.AsyncOpenAI, content: bytes, *, stream: bool) -> 
 
 def _checked_url(base_url: str | None, provider: str) -> str:
     url = base_url or (os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL if provider == "openai" else "")
-    if not re.match(r"https?://[^/\s]", url):
+    url = url.strip()
+    if not re.fullmatch(r"https?://[^/\s]\S*", url):
         raise ConfigError(
             f"the base URL of {provider} must begin with http:// or https://, got {url!r}; give --base-url"
+        )
+    if re.search(r"[?#]", url):
+        raise ConfigError(
+            f"the base URL of {provider} must end with its path, without ? and #, got {url!r}; most end in /v1"
         )
     try:
         _ = urlsplit(url).port
@@ -218,7 +223,8 @@ def _checked_url(base_url: str | None, provider: str) -> str:
     return url.rstrip("/")
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """True if only this machine can reach the host."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:

@@ -21,7 +21,7 @@ from redraft.errors import (
 )
 from redraft.lm.openai_wire import OPTIONAL
 from redraft.lm.thoughts import REASONING_FIELDS
-from redraft.refusals import PASSED_ON, keywords
+from redraft.refusals import PASSED_ON, THIS_SCHEMA, keywords
 
 _OVERFLOW = re.compile(
     r"context_length_exceeded|exceed_context_size|maximum context length|max(imum)? model len"
@@ -52,7 +52,6 @@ _LEVEL = re.compile(
 _EFFORT = re.compile("effort|think", re.IGNORECASE)
 _FORM = re.compile("schema|response.format", re.IGNORECASE)
 _EVERYDAY = frozenset(["not", "if", "then", "else", "contains", "default", "title", "example", "examples"])
-_THIS_SCHEMA = ("this schema",)
 _SHORT = 2  # a name this short is an everyday word: it counts in quotes only
 
 
@@ -170,8 +169,8 @@ def as_error(refusal: Refusal, sent: Collection[str], at: Endpoint, body: Mappin
 def refused_part(refusal: Refusal, body: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
     """The parameter of which only a part is refused, and that part; no part if it is not so.
 
-    A part is a schema's keywords (all that it can lose if the upstream names none; "this schema" if it has none), or an
-    effort's level. Some servers call it a fault of their own.
+    A part is a schema's keywords ("this schema" if the upstream names none of them), or an effort's level. Some servers
+    call it a fault of their own.
     """
     if refusal.status not in (None, 400, 422, 500, 501):
         return "", ()
@@ -187,7 +186,7 @@ def refused_part(refusal: Refusal, body: Mapping[str, Any]) -> tuple[str, tuple[
     used = sorted(keywords(schema))
     named = tuple(word for word in used if _names(refusal.message, word))
     if _SCHEMA.search(told):
-        return "schema", named or tuple(used) or _THIS_SCHEMA
+        return "schema", named or (THIS_SCHEMA,)
     return "schema", named if _FORM.search(told) and _REFUSAL.search(told) else ()
 
 

@@ -150,6 +150,8 @@ class Reply:
     def __init__(self, name: str, *, upstream: str = "", in_thought: bool = False) -> None:
         self.lone = False
         """A thought was closed that was never opened: the template opened it."""
+        self.bare = False
+        """An answer came to its own end without any thought: no template opened one."""
         self._upstream = upstream
         self._in_thought = in_thought
         self._name = name
@@ -196,6 +198,7 @@ class Reply:
             return choice
         thought, text = split_lone(choice.text)
         self.lone |= text is not None
+        self.bare |= text is None and choice.finish_reason == "stop" and bool(choice.text.strip())
         # Cut before its end, a thought that the template opened has no mark at all.
         if text is None and self._in_thought and choice.finish_reason == "length":
             thought, text = choice.text, ""

@@ -23,7 +23,7 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
-from redraft.lm.openai import OpenAILM
+from redraft.lm.openai import OpenAILM, is_loopback
 from redraft.types import Capabilities, Usage
 
 _PATIENCE_S = 0.25
@@ -154,7 +154,7 @@ def look(places: Sequence[Place], patience: float = _PATIENCE_S) -> tuple[Server
         if server is not None:
             seen[at] = server
 
-    near = [place for place in places if _is_loopback(urlsplit(place.url).hostname or "")]
+    near = [place for place in places if is_loopback(urlsplit(place.url).hostname or "")]
     threads = [
         threading.Thread(target=ask, args=pair, name="redraft-discovery", daemon=True) for pair in enumerate(near)
     ]
@@ -228,13 +228,6 @@ def _ollama_url(host: str) -> str:
 
 def _lm(provider: str, model: str, base_url: str | None) -> ServerLM:
     return ServerLM(model, next(place for place in _places() if place.provider == provider), base_url)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _is_ours(host: str) -> bool:

@@ -84,14 +84,15 @@ def split_lone(text: str) -> tuple[str, str | None]:
     thought, closed, rest = text.partition(_CLOSE)
     if not closed or _CLOSE in rest or _OPEN in text or thought.lstrip()[:1] in ("{", "["):
         return "", None
-    amid = thought[-1:] in _BEFORE and rest[:1] in _AFTER
-    if amid or rest[:1] in tuple(".,;:?)") or thought.count("```") % 2:
+    amid = thought[-1:] in _BEFORE and (rest[:1] in _AFTER or not rest.strip())
+    fenced = thought.count("```") % 2 or thought.count("~~~") % 2
+    if amid or rest[:1] in tuple(".,;:!?)") or fenced:
         return "", None
     return thought, rest.lstrip()
 
 
-_BEFORE = tuple(" `'\"\u2018\u201c\u00ab\u201e")
-_AFTER = tuple(" `'\"\u2019\u201d\u00bb\u201c")
+_BEFORE = tuple(" `'\"*(\u2018\u201c\u00ab\u201e")
+_AFTER = tuple(" `'\"*\u2019\u201d\u00bb\u201c")
 
 
 def text_of(value: object, kind: str = "text") -> str:

@@ -4,19 +4,21 @@ what ends a run.
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import json
 import math
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from redraft.errors import BudgetExceeded, InputError, ParseError, RunClosed, StoreError, UsageError
+from redraft.errors import InputError, ParseError, StoreError, UsageError, ends_run
+from redraft.frame import current_frame
 from redraft.jsonable import as_text
 from redraft.modules.toolbox import Tool
 from redraft.modules.wire import _parts, to_text
-from redraft.sync import call_user
+from redraft.sync import being_cancelled, call_user
 
-_ENDS_RUN = (BudgetExceeded, RunClosed, StoreError, UsageError)
 _LONGEST = 20_000  # characters; json-repair takes quadratic time on degenerate texts
 
 
@@ -39,7 +41,7 @@ async def observe(tool: Tool, arguments: Any, most: int) -> dict[str, Any]:
     The boundary to user code: what a tool raises is shown to the model, but for what ends a run.
     """
     try:
-        placed, by_name = tool.read(arguments)
+        placed, by_name = tool.read(copy.deepcopy(arguments))  # a tool may change what it is given
     except ParseError as error:
         return {"text": cut(f"{tool.name} was not called: {error}", most), "error": "arguments"}
     except Exception as error:  # noqa: BLE001 - user code: a type's own validator
@@ -47,10 +49,21 @@ async def observe(tool: Tool, arguments: Any, most: int) -> dict[str, Any]:
     try:
         value = await call_user(tool.fn, *placed, **by_name)
         return _shown(value, most)
-    except Exception as error:  # a tool's own error is the model's to deal with
-        if isinstance(error, _ENDS_RUN) and not isinstance(error, InputError):
-            raise
+    except Exception as error:  # noqa: BLE001 - a tool's own error is the model's to deal with
+        if (ended := _ending(error)) is not None:
+            raise ended from (error if ended is not error else error.__cause__)
         return {"text": cut(f"{tool.name} failed with {_said(error)}", most), "error": type(error).__name__}
+    except asyncio.CancelledError:
+        if being_cancelled():
+            raise
+        return {"text": f"{tool.name} was cancelled from inside", "error": "CancelledError"}
+
+
+def _ending(error: Exception) -> BaseException | None:
+    """What a tool's error says of the run: it has ended, or cannot go on; None for the tool's own affair."""
+    frame = current_frame()
+    stops = isinstance(error, StoreError | UsageError) and not isinstance(error, InputError)
+    return (frame.meter.ended_by(error) if frame else ends_run(error)) or (error if stops else None)
 
 
 def _said(error: Exception) -> str:

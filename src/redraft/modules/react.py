@@ -8,7 +8,7 @@ often the run is resumed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +32,7 @@ from redraft.types import Completion, Message, Prediction, Request
 TRAJECTORY = "trajectory"
 """The output that holds the steps; no part of the answer's text."""
 
+_ITS_OWN = frozenset({"tool_choice", "logprobs", "prefill", "reasks", "role"})
 _REASKS = 2  # replies in a row that hold neither a call nor an answer; one, if they were all thought
 _SAME = 3  # equal turns in a row after which the model has to answer
 _SMALL = 200  # characters of an observation that is not worth dropping
@@ -41,9 +42,10 @@ class ReAct(Module):
     """Answer with the help of tools: `ReAct("question -> answer", tools=[search, calculator])(question="...")`.
 
     `tools` are functions (their type hints and docstring are the definition) or `Tool`s; after `max_iters` replies, or
-    three of the same calls with the same results, the model has to answer without them. A model without tool calls is asked for JSON in words. The prediction has the
-    signature's outputs and `trajectory`: a dict a call with `thought`, `tool`, `arguments`, `observation` and `error`
-    (None, or of what kind). Longer results than `max_output_chars` are cut in the middle. `sampling` as in Predict.
+    three of the same calls with the same results, the model has to answer without them. A model without tool calls is
+    asked for JSON in words. The prediction has the signature's outputs and `trajectory`: a dict a call with `thought`,
+    `tool`, `arguments`, `observation` and `error` (None, or of what kind). Longer results than `max_output_chars` are cut
+    in the middle. `sampling` as in Predict.
 
     Raises `ParseError` if the model gives no usable reply three times in a row. A tool's own exception is shown to the
     model; what ends a run (its budget) is raised.
@@ -62,8 +64,10 @@ class ReAct(Module):
         max_output_chars: int = 10_000,
         **sampling: Any,
     ) -> None:
-        if unfit := sorted({"tool_choice", "logprobs", "prefill"} & set(sampling)):
-            raise InputError(f"ReAct takes no {unfit[0]}: it decides itself when tools may be called")
+        if unfit := sorted(_ITS_OWN & set(sampling)):
+            raise InputError(
+                f"ReAct takes no {unfit[0]}: it decides itself when tools may be called, and when to ask again"
+            )
         plain = Predict(signature, lm=lm, system=system, **sampling)  # the same rules for the same options
         self.signature = plain.signature
         self.lm, self.system = plain.lm, plain.system
@@ -232,7 +236,7 @@ class _Talk:
 
     def stuck(self) -> bool:
         """True if the last turns are all the same, calls and results: another one would be, too."""
-        last = [([c._replace(id="") for c in t.said.calls], [o["text"] for o in t.seen]) for t in self.turns[-_SAME:]]
+        last = [([c._replace(id="") for c in t.said.calls], [_result(o) for o in t.seen]) for t in self.turns[-_SAME:]]
         return len(last) == _SAME and all(turn == last[0] for turn in last)
 
     # What comes of it
@@ -261,22 +265,14 @@ class _Talk:
         inside = replace(
             frame, scope=f"{frame.scope}/{place}", advice=Advice(lm=frame.advice.lm), counts={}, paths=None
         )
-        made = False
-
-        async def once() -> dict[str, Any]:
-            nonlocal made
-            made = True
-            return await observe(tool, call.arguments, react.max_output_chars)
-
+        asked = (tool, call.arguments, react.max_output_chars)
         frame.meter.check_time()
         with entered(inside):
             try:
                 async with asyncio.timeout(frame.meter.seconds_left):
-                    seen = await frame.run.step(f"{tool.name}:{digest(call.arguments)}", once)
+                    seen = await frame.run.step(f"{tool.name}:{digest(call.arguments)}", observe, *asked)
             except TimeoutError as late:
                 raise frame.meter.out_of_time(f", while the tool {tool.name} was at work") from late
-        if not made:  # what modules inside it bought will not be asked for again
-            frame.run.journal.settled(inside.scope)
         return dict(seen)
 
     def _drop(self) -> bool:
@@ -301,13 +297,18 @@ class _Talk:
                 "thought": turn.said.thought if i == 0 else "",
                 "tool": call.name,
                 "arguments": call.arguments,
-                "observation": seen.get("parts") or seen["text"],
+                "observation": _result(seen),
                 "error": seen.get("error"),
             }
             for turn in self.turns
             for i, (call, seen) in enumerate(zip(turn.said.calls, turn.seen, strict=True))
         ]
         return Prediction({**answer.to_dict(), TRAJECTORY: steps})
+
+
+def _result(seen: Mapping[str, Any]) -> Any:
+    """What a tool returned, whatever of it the model is still shown."""
+    return seen.get("parts") or seen["text"]
 
 
 def _with_notes(messages: list[Message], notes: str) -> tuple[Message, ...]:

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from redraft.coerce import _loosen, shorten
 from redraft.errors import InputError, ParseError
+from redraft.modules.base import Module
+from redraft.registry import wrapped
+from redraft.schemas import faults, validator
 from redraft.signature import _did_you_mean
 
 if TYPE_CHECKING:
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _EXTRA = inspect.Parameter.VAR_KEYWORD
+_ANYTHING = (_EXTRA, inspect.Parameter.VAR_POSITIONAL)
 _SHOWN = 3  # faults named in an observation: more only confuse
 
 
@@ -36,8 +40,8 @@ class _Argument(NamedTuple):
 class Tool:
     """A function that a model may call: `Tool(fn, name=, description=, parameters=)`, or just the function.
 
-    `fn` is a `def` (run in a worker thread), an `async def`, a method, a partial, any callable, or a Module. Name and
-    description are the function's own (its docstring, as it is), the parameters' JSON schema comes from its type hints;
+    `fn` is a `def` (run in a worker thread), an `async def`, a method, a partial, any callable, a Module or strategy, or a
+    tool of DSPy, LangChain or pydantic-ai. Name and description are the function's own (its docstring, as it is), the parameters' JSON schema comes from its type hints;
     `Annotated[str, Field(description="...")]` describes one. With a JSON schema as `parameters` the arguments are held
     to that, and passed by name. `strict` goes into the wire form as it is. Raises `InputError` for what cannot be
     described to a model.
@@ -52,10 +56,16 @@ class Tool:
         parameters: Mapping[str, Any] | None = None,
         strict: bool | None = None,
     ) -> None:
+        if (inner := _in_their_tool(fn)) is not None:
+            told = (getattr(fn, key, None) for key in ("desc", "description"))
+            description = description or next((text for text in told if isinstance(text, str)), "")
+            fn, name = inner, name or fn.name
+        name = _named(fn, name)
+        fn = wrapped(fn)
         if not callable(fn) and not hasattr(fn, "acall"):
             raise InputError(f"{fn!r} is no tool: give a function, or Tool(fn, name=..., description=...)")
         self.fn = fn
-        self.name = _named(fn, name)
+        self.name = name
         self.description = description or _described(fn)
         self.strict = strict
         self.parameters: Mapping[str, Any]
@@ -65,7 +75,7 @@ class Tool:
             self._model, self.parameters = _model(self.name, self._arguments)
         else:
             self._arguments = []
-            self._held = _validator(parameters, self.name)
+            self._held = validator(parameters, f"the parameters of the tool {self.name!r}")
             self.parameters = parameters
 
     @property
@@ -85,9 +95,8 @@ class Tool:
             arguments = {names[0]: arguments}
         if not hasattr(self, "_held"):
             return self._placed(self._validated(arguments))
-        faults = sorted(self._held.iter_errors(arguments), key=lambda e: list(map(str, e.absolute_path)))
-        if faults:
-            raise ParseError(_told([f"{e.json_path}: {e.message}" for e in faults]) + self._wanted())
+        if wrong := faults(self._held, arguments):
+            raise ParseError(_told([f"{e.json_path}: {e.message}" for e in wrong]) + self._wanted())
         return [], dict(arguments)
 
     def _wanted(self) -> str:
@@ -107,13 +116,13 @@ class Tool:
             return self._model.model_validate(bent)
         except ValidationError as error:
             known = list(self.parameters.get("properties", ()))
-            faults = []
+            wrong = []
             for fault in error.errors(include_url=False, include_context=False, include_input=False):
                 place = ".".join(map(str, fault["loc"]))
                 unknown = fault["type"] == "extra_forbidden"
                 said = f"unknown argument{_did_you_mean(place, known)}" if unknown else fault["msg"]
-                faults.append(f"{place}: {said}")
-            raise ParseError(_told(faults) + self._wanted()) from None
+                wrong.append(f"{place}: {said}")
+            raise ParseError(_told(wrong) + self._wanted()) from None
 
     def _placed(self, model: BaseModel) -> tuple[list[Any], dict[str, Any]]:
         """Only what was given: the function's own defaults hold for the rest."""
@@ -161,9 +170,9 @@ def wire_tools(things: Iterable[Any]) -> tuple[Mapping[str, Any], ...]:
     return tuple(t if isinstance(t, Mapping) else (t if isinstance(t, Tool) else Tool(t)).wire for t in listed)
 
 
-def _told(faults: list[str]) -> str:
-    more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
-    return "; ".join(faults[:_SHOWN]) + more
+def _told(wrong: list[str]) -> str:
+    more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+    return "; ".join(wrong[:_SHOWN]) + more
 
 
 # from a function
@@ -184,14 +193,40 @@ def _named(fn: Any, name: str) -> str:
 def _described(fn: Any) -> str:
     while isinstance(fn, functools.partial):
         fn = fn.func
-    if (signature := getattr(fn, "signature", None)) is not None and hasattr(fn, "acall"):
+    entry = _entry(fn)
+    if (signature := getattr(entry, "signature", None)) is not None and hasattr(entry, "acall"):
         return str(signature.instructions or signature)
-    if inspect.isroutine(fn) or inspect.isclass(fn):
-        return inspect.getdoc(fn) or ""
+    if isinstance(fn, Module) and inspect.ismethod(entry):
+        return inspect.cleandoc(entry.__doc__ or type(entry.__self__).__doc__ or "")
+    if inspect.isroutine(entry) or inspect.isclass(entry):
+        return inspect.getdoc(entry) or ""
     return inspect.cleandoc(type(fn).__call__.__doc__ or type(fn).__doc__ or "")
 
 
-def _arguments_of(fn: Any, name: str) -> list[_Argument]:
+_THEIRS = ("dspy", "langchain_core", "pydantic_ai")
+
+
+def _in_their_tool(fn: Any) -> Any:
+    """The function in a tool of another framework."""
+    if not any(base.__module__.partition(".")[0] in _THEIRS for base in type(fn).__mro__) or not hasattr(fn, "name"):
+        return None
+    return next((f for key in ("coroutine", "func", "function") if callable(f := getattr(fn, key, None))), None)
+
+
+def _entry(fn: Any) -> Any:
+    """What says how it is called: a module by its signature or its `forward`, a strategy by what it improves."""
+    while isinstance(fn, Module) and getattr(fn, "signature", None) is None:
+        kind = type(fn)
+        if kind.aforward is not Module.aforward:
+            return fn.aforward
+        if kind.forward is not Module.forward or not hasattr(fn, "module"):
+            return fn.forward
+        fn = fn.module
+    return fn
+
+
+def _arguments_of(tool: Any, name: str) -> list[_Argument]:
+    fn = _entry(tool)
     signature = getattr(fn, "signature", None)
     if signature is not None and hasattr(fn, "acall"):
         kept = inspect.Parameter.empty
@@ -204,6 +239,8 @@ def _arguments_of(fn: Any, name: str) -> list[_Argument]:
         inner = inner.func
     try:
         parameters = inspect.signature(fn).parameters.values()
+        if isinstance(tool, Module) and parameters and all(p.kind in _ANYTHING for p in parameters):
+            raise ValueError("its inputs have no names")
     except (ValueError, TypeError) as error:
         raise InputError(
             f"the tool {name!r} does not say what it takes: give its JSON schema, Tool(fn, parameters=...)"
@@ -283,14 +320,3 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
     schema = model.model_json_schema(schema_generator=Quiet)
     schema.pop("title", None)
     return {"type": "object", "properties": {}, **schema}
-
-
-def _validator(schema: Mapping[str, Any], name: str) -> Any:
-    from jsonschema import SchemaError, validators
-
-    kind = validators.validator_for(schema)
-    try:
-        kind.check_schema(schema)
-    except (SchemaError, AttributeError, TypeError) as error:
-        raise InputError(f"the parameters of the tool {name!r} are no JSON schema: {error}") from error
-    return kind(schema)

@@ -70,7 +70,7 @@ def compose(
     form = ask(signature, style) if form is None else form
     history, blocks = _blocks(signature, inputs, labelled=style == "plain" and bool(form))
     if requirements:
-        blocks.append("Requirements:\n" + "\n".join("- " + r.replace("\n", "\n  ") for r in requirements))
+        blocks.append(listed(requirements))
     if hint:
         blocks.append(hint)
     if form:
@@ -83,6 +83,11 @@ def compose(
     if blocks or not history:
         messages.append({"role": "user", "content": blocks[0] if _is_text(blocks) else _content(blocks)})
     return tuple(messages)
+
+
+def listed(requirements: Sequence[str]) -> str:
+    """Requirements as a paragraph of a prompt."""
+    return "Requirements:\n" + "\n".join("- " + line.replace("\n", "\n  ") for line in requirements)
 
 
 def _is_text(blocks: list[Any]) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from redraft.config import resolve_lm
 from redraft.errors import BadRequestError, LMError, ParseError, ScoreError
 from redraft.frame import warn
+from redraft.modules import Module
 from redraft.protocols import LM
 from redraft.result import count
 from redraft.run import Run
@@ -217,12 +218,20 @@ class Climb:
     async def end(self) -> StopReason:
         """All N attempts are used: have the judge pick, and say how far it got."""
         best, last = self.run.best, self.last
+        self._look_for_calls()
         if best is None and last is not None and last.error is not None:
             raise last.error
         if self.strategy.judge is not None:
             await self._pick()
             best = self.run.best
         return (best and self.strategy.good_enough(best)) or StopReason.ROUNDS
+
+    def _look_for_calls(self) -> None:
+        """A function of the user's that has spent nothing under limits on spending has, perhaps, a client of its own."""
+        budget, module = self.run.budget, self.strategy.module
+        limited = budget.calls is not None or budget.tokens is not None or budget.cost is not None
+        if limited and not isinstance(module, Module) and self.run.usage.calls == 0:
+            warn(UNSEEN.format(name=name_of(module)))
 
     async def _pick(self) -> None:
         """Relative scoring: of the attempts that code ranks alike, the one that the judge prefers."""
@@ -260,6 +269,10 @@ def _is_text(tried: Attempt) -> bool:
 
 
 _CLIENTS = frozenset(["openai", "anthropic", "httpx", "httpx2", "google", "botocore", "groq", "mistralai", "litellm"])
+UNSEEN = (
+    "no call of {name} was seen, so that its budget holds nothing: put the client that it asks through "
+    "redraft.integrations.openai.metered, or take the limits away"
+)
 HINT = "An earlier answer fell short: {feedback} Write one that does not."
 FAILED = "An earlier answer could not be used: {error}"
 ADVICE = "Advice from an earlier try: {advice}"

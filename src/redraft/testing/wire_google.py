@@ -33,7 +33,9 @@ class Google:
 
     def reads(self, target: str, body: bytes) -> dict[str, Any] | None:
         """The path names the model and whether to stream."""
-        match = re.fullmatch(r"POST /v\w+/models/([^:]+):(generate|streamGenerate)Content(\?.*)?", target)
+        match = re.fullmatch(
+            r"POST /v\w+/(?:publishers/google/)?models/([^:]+):(generate|streamGenerate)Content(\?.*)?", target
+        )
         if match is None:
             return None
         asked = json.loads(body)

@@ -76,14 +76,14 @@ class Chat:
 
     def events(self, reply: Reply, asked: Mapping[str, Any]) -> Iterator[bytes]:
         """Chunks, and [DONE] if the reply ends at all."""
-        always = {**asked, "stream_options": {"include_usage": True}} if self._tail else asked
-        chunks = chunks_json(reply, always)
-        usage = chunks.pop()["usage"] if self._tail and "usage" in chunks[-1] else None
+        tail = self._tail
+        chunks = chunks_json(reply, {**asked, "stream_options": {"include_usage": True}} if tail else asked)
+        usage = chunks.pop()["usage"] if tail and "usage" in chunks[-1] else None
         for at, chunk in enumerate(chunks):
             for choice in chunk["choices"]:
                 choice["delta"] = self._shape(choice["delta"])
-            last = usage is not None and self._tail is not None and at == len(chunks) - 1
-            yield sse({**chunk, **self._more, **(self._tail(usage) if last and self._tail else {})})
+            told = tail(usage) if tail and usage is not None and at == len(chunks) - 1 else {}
+            yield sse({**chunk, **self._more, **told})
         if reply.finish_reason is not None:
             yield sse("[DONE]")
 

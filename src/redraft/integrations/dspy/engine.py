@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import queue
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import dspy
 from dspy import lm15
 
+from redraft.config import resolve_lm
 from redraft.errors import RedraftError
 from redraft.integrations.dspy import wire
 from redraft.integrations.dspy.failures import as_engine_error
@@ -156,8 +158,6 @@ class _Events:
 
 def _words(text: str) -> list[str]:
     """A text in pieces of about a word: DSPy's listeners take a reply in one piece for one of its cache, and pass over it."""
-    import re
-
     return re.findall(r"\s*\S+|\s+$", text)
 
 
@@ -193,6 +193,4 @@ def _response(engine: _Engine, completion: Completion) -> Any:
 
 
 def _loaded(kind: Any, name: str) -> Any:
-    from redraft.config import resolve_lm
-
     return kind(resolve_lm(name))

@@ -12,11 +12,12 @@ from weakref import WeakKeyDictionary
 import anyio
 import dspy
 
+from redraft.config import resolve_lm
 from redraft.errors import InputError, UnsupportedError
 from redraft.frame import current_frame
 from redraft.integrations.dspy.engine import AsyncRedraftEngine, RedraftEngine
 from redraft.integrations.dspy.failures import translated
-from redraft.integrations.dspy.route import LIVE, Escaped, as_an_adapter, engine_lm, unrouted
+from redraft.integrations.dspy.route import FRAME, LIVE, Escaped, as_an_adapter, engine_lm, unrouted
 from redraft.integrations.dspy.wire import completion_of, options_of, usage_of
 from redraft.lm.openai_wire import refuse_unsupported
 from redraft.lm.prices import price
@@ -33,8 +34,8 @@ def dspy_lm(model: LM | str | None = None, **options: Any) -> Any:
     Calls inside a run spend from its budget; outside, each is a run of its own. Redraft retries what fails transiently, so
     DSPy does not; nothing is cached unless `cache=True`.
     """
-    from redraft.config import resolve_lm
-
+    if isinstance(model, dspy.BaseLM):  # it is one already
+        return model.copy(**options) if options else model
     lm = resolve_lm(model)
     if isinstance(lm, DspyLM):
         return lm.lm.copy(**options) if options else lm.lm
@@ -67,6 +68,7 @@ class DspyLM:
     def __init__(self, lm: Any) -> None:
         self.lm = lm
         self.name: str = lm.model
+        self.address = str(lm.kwargs.get("api_base") or lm.kwargs.get("base_url") or "")
         self._waits = _is_async(lm)
 
     def __deepcopy__(self, memo: object) -> DspyLM:
@@ -100,10 +102,11 @@ class DspyLM:
         if request.grammar is not None:
             raise UnsupportedError(f"{self.name} takes no grammar", parameter="grammar")
         seen, used, around = _Entries(), _Used(), settings.usage_tracker
-        listening: dict[str, Any] = {} if live else {"send_stream": None}
-        modules = [*(settings.caller_modules or ()), seen]
-        with translated(self.name), dspy.context(usage_tracker=used, caller_modules=modules, **listening):
-            outputs = await self._called(request)
+        changes: dict[str, Any] = {} if live else {"send_stream": None}
+        modules, cache = [*(settings.caller_modules or ()), seen], self._cache()
+        changes |= {"usage_tracker": used, "caller_modules": modules, FRAME: None}
+        with translated(self.name), dspy.context(**changes):
+            outputs = await self._called(request, cache)
         entry = seen.history[-1] if seen.history else None
         for tracker in filter(None, (around.around if isinstance(around, Escaped) else around,)):
             for said in used.entries:
@@ -112,9 +115,9 @@ class DspyLM:
         usage = Usage() if cached else usage_of(used.entries)
         return completion_of(outputs, entry, usage, self.name)
 
-    async def _called(self, request: Request) -> Any:
+    async def _called(self, request: Request, cache: Mapping[str, Any]) -> Any:
         lm = _once(self.lm)
-        options = {**options_of(request, self.lm.kwargs), **self._cache()}
+        options = {**options_of(request, self.lm.kwargs), **cache}
         messages = [dict(m) for m in request.messages]
         if request.prefill is not None:
             messages.append({"role": "assistant", "content": request.prefill})

@@ -17,7 +17,10 @@ _RECEIPT = "_redraft"
 
 
 class Output(Prediction):
-    """A DSPy program's output as redraft's Prediction. `said` is what the program returned, `steps` its trace."""
+    """A DSPy program's output as redraft's Prediction. `said` is what the program returned, `steps` its trace.
+
+    `said` is a copy: a program may return one object again and again, and traces keep theirs, which no receipt is for.
+    """
 
     __slots__ = ("said", "steps")
     said: Any
@@ -25,7 +28,7 @@ class Output(Prediction):
 
     def __init__(self, said: Any, steps: Sequence[tuple[Any, dict[str, Any], Any]] = ()) -> None:
         super().__init__(fields_of(said))
-        object.__setattr__(self, "said", said)
+        object.__setattr__(self, "said", _copied(said))
         object.__setattr__(self, "steps", tuple(steps))
 
 
@@ -36,6 +39,15 @@ def fields_of(said: Any) -> dict[str, Any]:
     if said is None:
         raise ValueError("the program returned None; return a dspy.Prediction")
     return dict(said) if isinstance(said, Mapping) else {"answer": said}
+
+
+def _copied(said: Any) -> Any:
+    """A prediction or example with fields of its own."""
+    if not isinstance(said, dspy.Example):
+        return said
+    twin = copy.copy(said)
+    twin._store = dict(said._store)
+    return twin
 
 
 def as_dspy(prediction: Prediction) -> Any:
@@ -83,8 +95,8 @@ def _origin(result: Result, attempt: Attempt | None) -> Output | None:
 def _with(said: Any, fields: Mapping[str, Any]) -> Any:
     if not isinstance(said, dspy.Prediction):
         return dspy.Prediction(**fields)
-    changed = copy.copy(said)
-    changed._store = {**said._store, **fields}
+    changed = _copied(said)
+    changed._store |= fields
     return changed
 
 

@@ -20,8 +20,10 @@ from typing import Any, TypeVar
 import dspy
 from dspy.utils.usage_tracker import UsageTracker
 
+from redraft.errors import BudgetExceeded, RedraftError, RunClosed, ends_run
 from redraft.foreign import charge
 from redraft.frame import Frame, current_frame, entered
+from redraft.integrations.advice import as_paragraphs
 from redraft.integrations.dspy.failures import told_to_dspy
 from redraft.integrations.dspy.wire import carried, outputs_of, told_in, usage_of
 from redraft.protocols import LM, Delta
@@ -30,13 +32,13 @@ from redraft.types import Completion, Request
 
 T = TypeVar("T")
 
-_FRAME, _HINTS, _BARE, LIVE = "redraft_frame", "redraft_hints", "redraft_bare", "redraft_live"
+FRAME, _HINTS, _BARE, LIVE = "redraft_frame", "redraft_hints", "redraft_bare", "redraft_live"
 """Settings of DSPy's that only this door reads; like all of them they reach the threads that DSPy starts."""
 
 
 def here() -> Frame | None:
     """The frame of the running code, also in a thread that DSPy started."""
-    return current_frame() or dspy.settings.get(_FRAME)
+    return current_frame() or dspy.settings.get(FRAME)
 
 
 @contextmanager
@@ -52,15 +54,12 @@ def routed(*, trace: list[Any] | None, hints: Mapping[int, str] | None = None) -
         "adapter": _routing(adapter or dspy.ChatAdapter()),
         "trace": trace,
         "usage_tracker": tracker,
-        _FRAME: frame,
+        FRAME: frame,
         _HINTS: {**(settings.get(_HINTS) or {}), **(hints or {})},
         _BARE: False,
     }
-    try:
-        with dspy.context(**changes):
-            yield
-    finally:
-        tracker.charge()
+    with tracker, dspy.context(**changes):
+        yield
 
 
 class Escaped(UsageTracker):
@@ -74,6 +73,16 @@ class Escaped(UsageTracker):
             self.usage_data = self.around.usage_data  # a tracker inside rolls up into it
         self.ours: set[str] = set()
         """Models whose calls are bought by the run behind DSPy's back: their usage is only passed on."""
+        self.end: RedraftError | None = None
+        """Why the run bought nothing more. DSPy's thread pools raise an error of their own in its place."""
+
+    def __enter__(self) -> Escaped:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
+        self.charge()
+        if self.end is not None and isinstance(error, Exception) and ends_run(error) is None:
+            raise self.end from error
 
     def __deepcopy__(self, memo: object) -> Escaped:
         return self  # DSPy copies trackers for its threads, and forgets the copies
@@ -262,20 +271,22 @@ async def _bought(frame: Frame, request: Request, lm: LM, on_delta: Callable[[De
         place = frame.inner(stand_in(predictor), {"messages": request.messages})
     if predictor is not None and not settings.get(_BARE):
         request = advised(request, frame, (settings.get(_HINTS) or {}).get(id(predictor), ""), lm)
-    with entered(place):
-        return await place.run.complete(request, lm=lm, on_delta=on_delta)
+    try:
+        with entered(place):
+            return await place.run.complete(request, lm=lm, on_delta=on_delta)
+    except (BudgetExceeded, RunClosed) as end:
+        if isinstance(settings.usage_tracker, Escaped):
+            settings.usage_tracker.end = end
+        raise
 
 
 def advised(request: Request, frame: Frame, own_hint: str, lm: LM) -> Request:
     """The request with what the attempt's author is told: requirements and hints, temperature and effort."""
     advice = frame.advice
-    parts = []
-    if advice.requirements:
-        parts.append("Requirements:\n" + "\n".join("- " + r.replace("\n", "\n  ") for r in advice.requirements))
-    parts += [hint for hint in (advice.hint, own_hint) if hint]
+    told = "\n\n".join(filter(None, (as_paragraphs(advice), own_hint)))
     changes: dict[str, Any] = {}
-    if parts:
-        changes["messages"] = told_in(request.messages, "\n\n".join(parts))
+    if told:
+        changes["messages"] = told_in(request.messages, told)
     if advice.temperature is not None and lm.capabilities.temperature:
         changes["temperature"] = advice.temperature
     if advice.effort is not None and lm.capabilities.reasoning:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from redraft.lm.openai_wire import is_strict
 from redraft.types import Choice, Completion, Request, Usage
 
 CONNECTION = frozenset(
@@ -214,8 +215,6 @@ def _as_json_schema(asked: Any) -> Any:
 
 
 def _response_format(schema: Mapping[str, Any], name: str = "answer") -> dict[str, Any]:
-    from redraft.lm.openai_wire import is_strict
-
     return {"type": "json_schema", "json_schema": {"name": name, "schema": dict(schema), "strict": is_strict(schema)}}
 
 

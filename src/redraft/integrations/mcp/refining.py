@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from redraft.checks import Check
 from redraft.config import context
 from redraft.errors import InputError
+from redraft.frame import current_frame
 from redraft.integrations.mcp.checking import checks_from, passes
 from redraft.integrations.mcp.forms import AttemptOut, Limits, RefineForm, RefineOut, UsageOut
 from redraft.integrations.mcp.terms import Terms
@@ -39,17 +40,18 @@ _GOES_WITH = {
 }
 
 
-class Given(Predict):
-    """A Predict whose first output is a draft that is there already, at no cost; after that it writes. Good for one run."""
+class Drafted(Predict):
+    """A Predict whose output in a first attempt is a draft that is there already, at no cost; after that it writes."""
 
     def __init__(self, draft: str, signature: SignatureSpec, **options: Any) -> None:
         super().__init__(signature, **options)
-        self._left = [draft]
+        self.draft = draft
 
     async def aforward(self, **inputs: Any) -> Prediction:
         """See `Module`."""
-        if self._left:
-            return Prediction({name: self._left.pop() for name in self.signature.outputs})
+        frame = current_frame()
+        if frame is None or not frame.fresh:
+            return Prediction(dict.fromkeys(self.signature.outputs, self.draft))
         return await super().aforward(**inputs)
 
 
@@ -85,9 +87,8 @@ async def cancellable(run: Run, work: Coroutine[Any, Any, T]) -> T:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         run.cancel()
-        with anyio.CancelScope(
-            shield=True
-        ):  # the protocol's library cancels again and again until everything has ended
+        with anyio.CancelScope(shield=True):
+            # the protocol's library cancels again and again until everything has ended
             await asyncio.wait({task})
         seen(task)
         log.info("cancelled by the client: %s, %s", calls(run.usage), tokens(run.usage))
@@ -134,7 +135,7 @@ def _criticised(name: str, author: Predict, given: RefineForm, lm: LM, checks: S
 def _author(given: RefineForm, lm: LM) -> Predict:
     # The task comes last in the prompt, after the material.
     spec = SignatureSpec([*map(Field, given.inputs), Field("task")], [Field("answer")])
-    return Predict(spec, lm=lm) if given.draft is None else Given(given.draft, spec, lm=lm)
+    return Predict(spec, lm=lm) if given.draft is None else Drafted(given.draft, spec, lm=lm)
 
 
 class _Progress:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -154,13 +155,17 @@ async def answered(
             said = await tool.work(given, terms, tell)
     except RedraftError as error:
         return _failed(name, _with_receipt(error))
-    except (
-        Exception
-    ) as error:  # the boundary to the client: an answer, never a stack trace; that goes to the owner's log
+    except Exception as error:
+        # The boundary to the client: an answer, never a stack trace; that goes to the owner's log.
         log.exception("unexpected in %s", name)
         return _failed(name, f"unexpected {type(error).__name__}: {error}. This is a bug of redraft; please report it.")
-    text = types.TextContent(text=said.model_dump_json(indent=2))
-    return types.CallToolResult(content=[text], structured_content=said.model_dump(mode="json"))
+    text = _sendable(json.dumps(said.model_dump(mode="json"), ensure_ascii=False, indent=2))
+    return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=json.loads(text))
+
+
+def _sendable(text: str) -> str:
+    """The text without halves of characters, which models do write, and the protocol cannot carry."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _with_receipt(error: RedraftError) -> str:
@@ -173,7 +178,7 @@ def _with_receipt(error: RedraftError) -> str:
 
 def _failed(name: str, message: str) -> types.CallToolResult:
     log.info("%s: %s", name, message)
-    return types.CallToolResult(content=[types.TextContent(text=message)], is_error=True)
+    return types.CallToolResult(content=[types.TextContent(text=_sendable(message))], is_error=True)
 
 
 @contextlib.asynccontextmanager
@@ -187,7 +192,7 @@ async def _telling(ctx: ServerRequestContext[Any]) -> AsyncIterator[Tell]:
 
     sending = asyncio.ensure_future(send())
     try:
-        yield lambda *note: notes.put_nowait(note)
+        yield lambda done, of, what: notes.put_nowait((done, of, _sendable(what)))
         notes.put_nowait(None)
         await sending
     finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import logging
 import socket
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
@@ -17,6 +16,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from redraft.errors import ConfigError
 from redraft.integrations.mcp.server import make_server
 from redraft.integrations.mcp.terms import Terms
+from redraft.lm.openai import is_loopback
 
 log = logging.getLogger("redraft.mcp")
 
@@ -50,12 +50,7 @@ class Address:
     @property
     def loopback(self) -> bool:
         """True if only this machine can reach it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:  # a name, which may be anything
-            return False
+        return is_loopback(self.host)
 
 
 async def serve_stdio(terms: Terms) -> None:

@@ -7,6 +7,7 @@ as parallel calls, and no limit on the wait for one of them (Run lets no more ca
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,10 +21,23 @@ _SILENCE_SECONDS = 600.0  # Run's deadline ends a call; this only ends a connect
 
 
 class Sending:
-    """Whether a call has begun to send: an error of no known kind means something else before that than after."""
+    """What one call has on the wire. Whether it has begun: an error of no known kind means something else before that
+    than after. And the responses that came: not every library closes one that is left early.
+    """
 
     def __init__(self) -> None:
         self.begun = False
+        self.responses: list[Any] = []
+
+    async def close(self) -> None:
+        """Close what the library left open; what was read to its end is closed already."""
+        if not self.responses:
+            return
+        import httpx2
+
+        for response in self.responses:
+            with suppress(httpx2.HTTPError, OSError):  # a connection that is gone is closed
+                await response.aclose()
 
 
 sending: ContextVar[Sending | None] = ContextVar("redraft_native_sending", default=None)
@@ -41,11 +55,12 @@ class Line:
 
 
 class Connected:
-    """One line's client and the pydantic-ai models on it."""
+    """One line's client and the pydantic-ai models on it. `idle`: it only tells what is known of a model, on no loop."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Line, *, idle: bool = False) -> None:
         self._door = line.door
-        self.provider, self._http = _BUILD[line.door.wire](line)
+        build = _IDLE.get(line.door.wire) if idle else None
+        self.provider, self._http = (build or _BUILD[line.door.wire])(line)
         self._models: dict[str, Any] = {}
 
     def model(self, name: str) -> Any:
@@ -71,35 +86,42 @@ async def connected(line: Line) -> Connected:
     return await kept(line, lambda: Connected(line))
 
 
-async def _mark(_request: Any) -> None:
-    """A hook of the HTTP client."""
-    _mark_sync()
-
-
-def _mark_sync(**_: Any) -> None:
+def _mark(**_: Any) -> None:
+    """The call that runs here has begun to send."""
     call = sending.get()
     if call is not None:
         call.begun = True
 
 
-def _http(line: Line, library: Any) -> Any:
-    """An HTTP client of `httpx2` or `httpx`, whichever the provider's library is built on."""
-    limits = library.Limits(max_connections=line.parallel, max_keepalive_connections=line.parallel)
-    return library.AsyncClient(
+async def _begun(_request: Any) -> None:
+    _mark()
+
+
+async def _came(response: Any) -> None:
+    call = sending.get()
+    if call is not None:
+        call.responses.append(response)
+
+
+def _http(line: Line) -> Any:
+    """The HTTP client that all requests go through, whatever the provider's library is built on."""
+    import httpx2
+
+    limits = httpx2.Limits(max_connections=line.parallel, max_keepalive_connections=line.parallel)
+    return httpx2.AsyncClient(
         limits=limits,
-        timeout=library.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS, pool=None),
+        timeout=httpx2.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS, pool=None),
         trust_env=not line.loopback,
         follow_redirects=False,
-        event_hooks={"request": [_mark]},
+        event_hooks={"request": [_begun], "response": [_came]},
     )
 
 
 def _anthropic(line: Line) -> tuple[Any, Any]:
-    import httpx2
     from anthropic import AsyncAnthropic
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
-    http = _http(line, httpx2)
+    http = _http(line)
     client = AsyncAnthropic(
         api_key=line.key, base_url=line.base_url, max_retries=0, timeout=http.timeout, http_client=http
     )
@@ -107,57 +129,66 @@ def _anthropic(line: Line) -> tuple[Any, Any]:
 
 
 def _google(line: Line) -> tuple[Any, Any]:
-    import httpx2
     from pydantic_ai.providers.google import GoogleProvider
 
-    http = _http(line, httpx2)
+    http = _http(line)
     return GoogleProvider(api_key=line.key, base_url=line.base_url, http_client=http), http
 
 
 def _vertex(line: Line) -> tuple[Any, Any]:
-    import httpx2
     from pydantic_ai.providers.google_cloud import GoogleCloudProvider
 
-    http = _http(line, httpx2)
+    http = _http(line)
     return GoogleCloudProvider(api_key=line.key, base_url=line.base_url, http_client=http), http
 
 
 def _groq(line: Line) -> tuple[Any, Any]:
-    import httpx
     from groq import AsyncGroq
     from pydantic_ai.providers.groq import GroqProvider
 
-    http = _http(line, httpx)
+    from redraft.lm.native.bridge import bridged
+
+    http = bridged(_http(line))
     client = AsyncGroq(api_key=line.key, base_url=line.base_url, max_retries=0, timeout=http.timeout, http_client=http)
     return GroqProvider(groq_client=client), http
 
 
 def _mistral(line: Line) -> tuple[Any, Any]:
-    import httpx2
     from pydantic_ai.providers.mistral import MistralProvider
 
-    http = _http(line, httpx2)
+    http = _http(line)
     return MistralProvider(api_key=line.key, base_url=line.base_url, http_client=http), http
 
 
 def _cohere(line: Line) -> tuple[Any, Any]:
-    import httpx
     from cohere import AsyncClientV2
     from pydantic_ai.providers.cohere import CohereProvider
 
-    http = _http(line, httpx)
+    from redraft.lm.native.bridge import bridged
+
+    http = bridged(_http(line))
     client = AsyncClientV2(api_key=line.key, base_url=line.base_url, httpx_client=http)
     return CohereProvider(cohere_client=client), http
+
+
+def _xai_host(line: Line) -> str:
+    return (line.base_url or "api.x.ai").removeprefix("https://").removeprefix("http://").rstrip("/")
+
+
+def _xai_idle(line: Line) -> tuple[Any, Any]:
+    """A channel would belong to a loop."""
+    from pydantic_ai.providers.xai import XaiProvider
+
+    return XaiProvider(api_key=line.key, api_host=_xai_host(line)), None
 
 
 def _xai(line: Line) -> tuple[Any, Any]:
     from pydantic_ai.providers.xai import XaiProvider
     from xai_sdk import AsyncClient
 
-    host = (line.base_url or "api.x.ai").removeprefix("https://").removeprefix("http://").rstrip("/")
     client = AsyncClient(
         api_key=line.key,
-        api_host=host,
+        api_host=_xai_host(line),
         channel_options=[("grpc.enable_retries", 0)],
         use_insecure_channel=line.loopback,
     )
@@ -166,10 +197,9 @@ def _xai(line: Line) -> tuple[Any, Any]:
 
 def _openai(line: Line) -> tuple[Any, Any]:
     """Every provider whose API is OpenAI's, by pydantic-ai's own class for it."""
-    import httpx2
     from pydantic_ai.providers import infer_provider_class
 
-    http = _http(line, httpx2)
+    http = _http(line)
     provider: Any = infer_provider_class(line.door.pydantic_name)(api_key=line.key, http_client=http)
     provider.client.max_retries = 0
     if line.base_url:
@@ -199,7 +229,7 @@ def _bedrock(line: Line) -> tuple[Any, Any]:
         client = session.client("bedrock-runtime", endpoint_url=line.base_url, config=config, region_name=region)
     except BotoCoreError as error:
         raise ConfigError(f"bedrock cannot be used: {error}; set AWS_REGION, or a profile with a region") from error
-    client.meta.events.register("before-send.bedrock-runtime", _mark_sync)
+    client.meta.events.register("before-send.bedrock-runtime", _mark)
     return BedrockProvider(bedrock_client=client), client
 
 
@@ -232,3 +262,4 @@ _BUILD = {
     "xai": _xai,
     "openai": _openai,
 }
+_IDLE = {"xai": _xai_idle}

@@ -15,7 +15,9 @@ from redraft.errors import (
     TransientLMError,
     UnsupportedError,
 )
-from redraft.lm.openai_errors import Endpoint, Refusal, as_error
+from redraft.lm.openai_errors import Endpoint, Refusal, as_error, refused_part
+from redraft.lm.openai_wire import asked
+from redraft.types import Request
 
 _WORDS: Mapping[str, tuple[str, ...]] = {
     # Request field: what the providers call it in their messages. The order decides between two in one message.
@@ -31,10 +33,11 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
         *("structured outputs", "JSON mode", "responseMimeType", "response_mime_type", "outputConfig"),
     ),
     "tool_choice": ("tool_choice", "toolChoice", "function_calling_config", "functionCallingConfig"),
-    "tools": ("tools", "tool use", "tool calling", "function calling", "Function calling", "toolConfig"),
+    "tools": ("tools", "tool use", "tool calling", "function calling", "toolConfig"),
     "effort": (
         *("thinking", "reasoning", "reasoning_effort", "reasoning.effort", "effort", "thinkingConfig"),
-        *("thinking_config", "thinkingLevel", "thinkingBudget", "budget_tokens", "reasoning_format"),
+        *("thinking_config", "thinkingLevel", "thinking_level", "thinkingBudget", "thinking_budget"),
+        *("budget_tokens", "reasoning_format"),
     ),
 }
 _REFUSED = re.compile(
@@ -46,23 +49,23 @@ _REFUSED = re.compile(
 _MISDEEDS = (400, 422)
 
 
-def read(error: BaseException, at: Endpoint, asked: Iterable[str], *, begun: bool) -> LMError:
-    """The one error that this exception means. `asked` are the request's optional fields, `begun`: it was being sent."""
+def read(error: BaseException, at: Endpoint, request: Request, *, begun: bool) -> LMError:
+    """The one error that this exception means. `begun`: the request was being sent."""
     from pydantic_ai import exceptions as theirs
 
     if isinstance(error, theirs.ModelHTTPError) and error.status_code >= 300:
-        return _told(error, at, asked)
+        return _told(error, at, request)
     if isinstance(error, theirs.ModelConnectionError):
         return _broken(error, at)
     if isinstance(error, theirs.ModelAPIError):
-        return _unclear(error, at, asked)
+        return _unclear(error, at, request)
     why = f"{str(error).splitlines()[0] if str(error) else ''} ({type(error).__name__})"
     if isinstance(error, theirs.UserError) or not begun:
         return BadRequestError(f"{at.name} cannot be asked this: {why[:500]}")
     return TransientLMError(f"{at.name} sent an unreadable reply: {why[:500]}", sent=True)
 
 
-def _told(error: Any, at: Endpoint, asked: Iterable[str]) -> LMError:
+def _told(error: Any, at: Endpoint, request: Request) -> LMError:
     """An answer with a status, or an error within a stream that has one."""
     from pydantic_ai import exceptions as theirs
 
@@ -78,8 +81,8 @@ def _told(error: Any, at: Endpoint, asked: Iterable[str]) -> LMError:
     if isinstance(error, theirs.ModelNotFoundError):
         meant = f"; did you mean {error.suggested_model_id!r}?" if error.suggested_model_id else ""
         return BadRequestError(f"{where}: {said}; there is no model {at.model!r}{meant}", status=status)
-    if (field := refused_field(refusal, asked)) is not None:
-        return UnsupportedError(f"{where}: {said}; leave {field!r} out", parameter=field, status=status)
+    if (refused := _refused(refusal, request, where)) is not None:
+        return refused
     found = as_error(refusal, (), at)
     if error.in_stream:
         found.sent = True
@@ -94,7 +97,7 @@ def _broken(error: Any, at: Endpoint) -> TransientLMError:
     return TransientLMError(f"{at.name} at {at.base_url}: {what} ({why})", sent=sent)
 
 
-def _unclear(error: Any, at: Endpoint, asked: Iterable[str]) -> LMError:
+def _unclear(error: Any, at: Endpoint, request: Request) -> LMError:
     """No status of its own: a redirect, an error event, a body that is no JSON."""
     from pydantic_ai import exceptions as theirs
 
@@ -110,9 +113,7 @@ def _unclear(error: Any, at: Endpoint, asked: Iterable[str]) -> LMError:
         return ContextOverflowError(f"{at.name}: {error.message}; shorten the prompt or lower max_tokens")
     if isinstance(error, theirs.ModelRequestRejectedError):
         refusal = Refusal(status=400, message=error.message)
-        if (field := refused_field(refusal, asked)) is not None:
-            return UnsupportedError(f"{at.name}: {error.message}; leave {field!r} out", parameter=field)
-        return BadRequestError(f"{at.name}: {error.message}")
+        return _refused(refusal, request, at.name) or BadRequestError(f"{at.name}: {error.message}")
     return TransientLMError(
         f"{at.name} at {at.base_url} sent no readable reply: {error.message[:500]}",
         sent=True,
@@ -143,17 +144,34 @@ def _parsed(body: object) -> object:
         return body
 
 
-def refused_field(refusal: Refusal, asked: Iterable[str]) -> str | None:
+def _refused(refusal: Refusal, request: Request, where: str) -> UnsupportedError | None:
+    """For a field that the provider does not take, or a part of one: a schema's keywords, a level of effort."""
+    said, status = refusal.message, refusal.status
+    as_chat = {
+        "reasoning_effort": request.effort,
+        "response_format": {"json_schema": {"schema": request.schema}} if request.schema is not None else None,
+    }
+    field, parts = refused_part(refusal, as_chat) if status in _MISDEEDS else ("", ())
+    if parts:
+        named = ", ".join(map(repr, parts))
+        return UnsupportedError(f"{where}: {said}; leave {named} out", parameter=field, parts=parts, status=status)
+    found = refused_field(refusal, asked(request))
+    if found is None:
+        return None
+    return UnsupportedError(f"{where}: {said}; leave {found!r} out", parameter=found, status=status)
+
+
+def refused_field(refusal: Refusal, fields: Iterable[str]) -> str | None:
     """The request's field that the provider does not take, by its own words; None if it complains of something else."""
     told = f"{refusal.message} {refusal.param}"
     if refusal.status not in _MISDEEDS or not _REFUSED.search(f"{refusal.code} {told}"):
         return None
-    sent = {*asked}
+    sent = {*fields}
     found = [
         (at.start(), field)
         for field, words in _WORDS.items()
         if field in sent
         for word in words
-        if (at := re.search(rf"(?<![\w.]){re.escape(word)}(?!\w)", told))
+        if (at := re.search(rf"(?<![\w.]){re.escape(word)}(?!\w)", told, re.IGNORECASE))
     ]
     return min(found, key=lambda pair: pair[0])[1] if found else None

@@ -207,7 +207,7 @@ def _items(reply: theirs.ModelResponse, provider: str) -> tuple[Mapping[str, Any
         details = {k: v for k, v in (part.get("provider_details") or {}).items() if k not in _PASSING}
         kept = {k: v for k, v in part.items() if v is not None and k not in ("provider_details", "citations")}
         parts.append({**kept, "provider_details": details} if details else kept)
-    return ({"provider": provider, "reply": {**{k: dumped[k] for k in _KEPT}, "parts": parts}},)
+    return ({"provider": provider, "reply": {**{k: dumped.get(k) for k in _KEPT}, "parts": parts}},)
 
 
 def _signed(part: Any) -> bool:

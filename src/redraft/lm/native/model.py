@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any
 
@@ -11,9 +11,9 @@ from redraft.errors import AuthError, BadRequestError, ConfigError, LMError, Tra
 from redraft.lm.native import install
 from redraft.lm.native.clients import Connected, Line, Sending, connected, sending
 from redraft.lm.native.table import Door
-from redraft.lm.openai import _checked_url, _is_loopback
+from redraft.lm.openai import _checked_url, is_loopback
 from redraft.lm.openai_errors import Endpoint
-from redraft.lm.openai_wire import asked, refuse_unsupported
+from redraft.lm.openai_wire import refuse_unsupported
 from redraft.protocols import Delta
 from redraft.types import Choice, Completion, Request, Usage
 
@@ -47,28 +47,30 @@ class NativeLM:
         self._model = model
         self._door = door
         url = None if base_url is None else _checked_url(base_url, door.name)
-        loopback = url is not None and _is_loopback(_host(url))
+        loopback = url is not None and is_loopback(_host(url))
         key = api_key or door.key() or ("none" if loopback else None)
         variable = " or ".join(door.keys) or "your cloud credentials"
         if key is None and not door.keyless:
             raise ConfigError(f"no API key for {self.name}: set {variable}")
-        self._endpoint = Endpoint(self.name, model, url or door.host or door.name, variable)
         self._line = Line(door, url, key, parallel, loopback)
-        self._known = self._learn()
+        self._known, self.address = self._learn()
+        """Where the model is: models of one name at two addresses share no cached reply."""
+        self._endpoint = Endpoint(self.name, model, url or self.address, variable)
         self.capabilities = self._known.capabilities()
         self.max_output = max_output or self._known.max_output
 
-    def _learn(self) -> Any:
-        """What pydantic-ai knows of the model. Its model class wants a client: this one never connects."""
+    def _learn(self) -> tuple[Any, str]:
+        """What pydantic-ai knows of the model, and its address. Its model class wants a client: this one never connects."""
         try:
             from redraft.lm.native.settings import Known
 
-            theirs = Connected(self._line).model(self._model)
+            theirs = Connected(self._line, idle=True).model(self._model)
         except ImportError as error:
             raise install.explain(self._door, error) from error
         except (RuntimeError, ValueError) as error:  # pydantic-ai's UserError, Google's missing credentials
             raise ConfigError(f"{self.name} cannot be used: {error}") from error
-        return Known(self._door, self.name, self._model, theirs.profile, theirs.unsupported_settings)
+        known = Known(self._door, self.name, self._model, theirs.profile, theirs.unsupported_settings)
+        return known, self._line.base_url or str(theirs.provider.base_url)
 
     async def generate(self, request: Request, on_delta: Listener | None = None) -> Completion:
         """One call, or n at once; streamed if somebody listens."""
@@ -117,18 +119,25 @@ class NativeLM:
             return await self._reply(request, on_delta, index, call)
         finally:
             sending.reset(token)
+            await call.close()
 
     async def _reply(self, request: Request, on_delta: Listener | None, index: int, call: Sending) -> _Part:
         from redraft.lm.native.messages import choice_of, usage_of
 
         with self._wire(request, call):
             ask = await self._ask(request)
-        if on_delta is None:
+        # of Google's streams pydantic-ai keeps no logprobs
+        if on_delta is None or (request.logprobs is not None and self._door.wire in ("google", "vertex")):
             from pydantic_ai.direct import model_request
 
             with self._wire(request, call):
                 reply = await model_request(**ask, instrument=False)
-                return choice_of(reply, self._door.name), usage_of(reply.usage), str(reply.model_name or self._model)
+                if not reply.parts and reply.finish_reason is None:
+                    raise TransientLMError(f"{self.name} sent an unreadable reply: it holds nothing", sent=True)
+                choice = choice_of(reply, self._door.name)
+            if on_delta is not None:
+                on_delta(Delta(text=choice.text, reasoning=choice.reasoning, choice=index))
+            return choice, usage_of(reply.usage), str(reply.model_name or self._model)
         text: list[str] = []
         reasoning: list[str] = []
         stream = _Stream(ask)
@@ -140,7 +149,10 @@ class NativeLM:
         with self._wire(request, call):
             reply = stream.whole()
             choice = choice_of(reply, self._door.name, text="".join(text), reasoning="".join(reasoning))
-            if choice.finish_reason is None or reply.state == "incomplete":
+            # for OpenAI's format pydantic-ai makes up a finish reason where there was none; the details hold what was told
+            told = (reply.provider_details or {}).get("finish_reason")
+            ended = told if self._door.wire == "openai" else told or reply.finish_reason
+            if not ended or reply.state == "incomplete":
                 raise TransientLMError(f"{self.name}: the stream broke off before its finish reason", sent=True)
             return choice, usage_of(reply.usage), str(reply.model_name or self._model)
 
@@ -166,7 +178,7 @@ class NativeLM:
         except Exception as error:
             from redraft.lm.native.errors import read
 
-            raise read(error, self._endpoint, asked(request), begun=call.begun) from error
+            raise read(error, self._endpoint, request, begun=call.begun) from error
 
 
 class _Stream:
@@ -176,7 +188,7 @@ class _Stream:
         self._ask = ask
         self._response: Any = None
 
-    async def pieces(self, wire: Callable[[], Any]) -> AsyncIterator[Delta]:
+    async def pieces(self, wire: Callable[[], Any]) -> AsyncGenerator[Delta, None]:
         """The new text and reasoning as they arrive."""
         from pydantic_ai.direct import model_request_stream
 

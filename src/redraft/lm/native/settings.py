@@ -26,6 +26,7 @@ _SMALLEST_BUDGET = 1024
 """Anthropic's least thinking budget."""
 _BUDGETS = {"minimal": 1024, "low": 2048, "medium": 10_000, "high": 16_384, "xhigh": 32_768, "max": 32_768}
 _BUDGETED = ("anthropic", "bedrock")
+_MORE_FIELDS = "bedrock_additional_model_requests_fields"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,10 @@ class Known:
         if request.logprobs is not None:
             prefix = _LOGPROBS[self.door.wire]
             found |= {f"{prefix}_logprobs": True, f"{prefix}_top_logprobs": request.logprobs or None}
-        return {key: value for key, value in found.items() if value is not None} | self._extra(request.extra)
+        own = self._extra(request.extra)
+        if (fields := found.get(_MORE_FIELDS)) is not None:
+            own[_MORE_FIELDS] = {**fields, **own.get(_MORE_FIELDS, {})}
+        return {key: value for key, value in found.items() if value is not None} | own
 
     def _thinking(self, request: Request) -> dict[str, Any]:
         effort = request.effort
@@ -132,7 +136,7 @@ class Known:
         told = {"type": "enabled", "budget_tokens": budget}
         if self.door.wire == "anthropic":
             return {"anthropic_thinking": told}
-        return {"bedrock_additional_model_requests_fields": {"thinking": told}}
+        return {_MORE_FIELDS: {"thinking": told}}
 
     @property
     def _counts_budget(self) -> bool:
@@ -150,8 +154,7 @@ class Known:
         if not body:
             return found
         if self.door.wire == "bedrock":
-            own = found.pop("bedrock_additional_model_requests_fields", {})
-            return {**found, "bedrock_additional_model_requests_fields": {**own, **body}}
+            return {**found, _MORE_FIELDS: {**found.get(_MORE_FIELDS, {}), **body}}
         if "extra_body" in self.unsent:
             raise self._unsupported(
                 "extra", f"its library sends no fields of your own ({', '.join(body)}); {prefix}... settings it takes"
