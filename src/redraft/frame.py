@@ -124,6 +124,12 @@ def current_frame() -> Frame | None:
     return _frame.get()
 
 
+def wants_new() -> bool:
+    """True where a reply has to be a new one: an LM with a cache of its own goes past it."""
+    frame = _frame.get()
+    return _anew.get() if frame is None else frame.fresh
+
+
 def warn(text: str) -> None:
     """Put a warning on record in the surrounding run (event `lint`), and say it once a process on stderr."""
     frame = current_frame()
@@ -184,12 +190,15 @@ class paying:  # noqa: N801 - see `entered`
     __slots__ = ("_tokens",)
 
     def __enter__(self) -> None:
-        self._tokens = (_frame.set(None), _local.set({**(_local.get() or {}), **_PAID}))
+        local = {**(_local.get() or {}), **_PAID}
+        self._tokens = (_anew.set(wants_new()), _frame.set(None), _local.set(local))
 
     def __exit__(self, *_: object) -> None:
-        frame, local = self._tokens
+        anew, frame, local = self._tokens
         _local.reset(local)
         _frame.reset(frame)
+        _anew.reset(anew)
 
 
+_anew: ContextVar[bool] = ContextVar("redraft_anew", default=False)
 _PAID = {"budget": UNLIMITED, "store": None, "cache": None, "tries": 1, "listeners": ()}

@@ -14,7 +14,7 @@ import dspy
 
 from redraft.config import resolve_lm
 from redraft.errors import InputError, UnsupportedError
-from redraft.frame import current_frame
+from redraft.frame import wants_new
 from redraft.integrations.dspy.engine import AsyncRedraftEngine, RedraftEngine
 from redraft.integrations.dspy.failures import translated
 from redraft.integrations.dspy.route import FRAME, LIVE, Escaped, as_an_adapter, engine_lm, unrouted
@@ -130,8 +130,7 @@ class DspyLM:
 
     def _cache(self) -> dict[str, Any]:
         """A retry is never answered by what was not good enough."""
-        frame = current_frame()
-        return {"cache": False} if frame is not None and frame.fresh else {}
+        return {"cache": False} if wants_new() else {}
 
     def count(self, request: Request) -> int | None:  # noqa: ARG002 - the contract's signature
         """None: DSPy has no tokenizer."""
