@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from redraft.errors import InputError, UsageError
+from redraft.linear import is_linear, linear, matcher
 
 
 def validator(schema: Mapping[str, Any], what: str) -> Any:
@@ -14,6 +17,10 @@ def validator(schema: Mapping[str, Any], what: str) -> Any:
     from jsonschema_specifications import REGISTRY
 
     kind = validators.validator_for(schema)
+    if is_linear():
+        if '"patternProperties"' in json.dumps(schema, default=str):  # jsonschema matches those in several places
+            raise InputError(f"{what}: patternProperties is not taken of strangers; name the properties")
+        kind = validators.extend(kind, {"pattern": _pattern})
     try:
         kind.check_schema(schema)
     except (SchemaError, AttributeError, TypeError) as error:
@@ -38,3 +45,16 @@ def faults(held: Any, value: Any) -> list[Any]:
         raise UsageError(
             "the JSON schema refers to itself without end: a $ref has to lead into a part of the value"
         ) from error
+
+
+def _found(pattern: str, text: str) -> bool:
+    with linear():
+        return bool(matcher(re.compile(pattern)).search(text))
+
+
+def _pattern(held: Any, pattern: str, value: Any, schema: Any) -> Iterator[Any]:
+    del schema
+    from jsonschema import ValidationError
+
+    if held.is_type(value, "string") and not _found(pattern, value):
+        yield ValidationError(f"{value!r} does not match {pattern!r}")

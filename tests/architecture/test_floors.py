@@ -9,6 +9,7 @@ FLOORS = {
     "1": (
         "notation",
         "coerce",
+        "linear",
         "schemas",
         "signature",
         "sync",

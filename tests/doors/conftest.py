@@ -8,6 +8,7 @@ NEEDS = {
     "test_instructor_": "instructor",
     "test_langchain_": "langchain_core",
     "test_mcp_http": "mcp",
+    "test_mcp_patterns": "re2",
     "test_mcp_stdio": "mcp",
     "test_metered_wires": "anthropic",
     "test_native_": "pydantic_ai",

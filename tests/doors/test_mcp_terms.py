@@ -36,3 +36,9 @@ def test_clients_choose_among_the_offered_models_only():
 def test_clients_name_no_files_and_nothing_unknown(name):
     with pytest.raises(InputError, match="model"):
         Terms().lm(name)
+
+
+def test_without_offered_models_only_a_trusted_servers_clients_may_name_one():
+    with pytest.raises(InputError, match="redraft mcp --model"):
+        Terms().lm("local/smollm2-135m")
+    assert Terms(trusted=True).lm("ollama/x").name == "ollama/x"

@@ -10,6 +10,7 @@ from redraft.checks.base import Check, Guard
 from redraft.checks.constraint import Constraint
 from redraft.checks.phrases import DECOR, body_of, listed, one_spelling, settled, unquoted
 from redraft.errors import UsageError
+from redraft.linear import matcher
 
 _LETTER = r"(?=\s*(?:[.):,;!]|\Z))"
 _DENIAL = re.compile(r"\b(?:not|never|neither|nor|cannot|without|isn't|n't|nicht|kein|pas|no)\b|n't\b", re.IGNORECASE)
@@ -28,6 +29,7 @@ class Matches(Check):
         except (re.error, TypeError) as error:  # TypeError: a pattern of bytes, or none
             raise UsageError(f"matches({pattern!r}): this is no regular expression: {error}") from error
         self.search = search
+        self._matcher = matcher(self.pattern)
 
     def tell_text(self) -> str:
         """See `Check`."""
@@ -42,7 +44,7 @@ class Matches(Check):
     def judge(self, value: Any) -> tuple[float, str]:
         """All or nothing."""
         text = str(value).strip()
-        found = self.pattern.search(text) if self.search else self.pattern.fullmatch(text)
+        found = self._matcher.search(text) if self.search else self._matcher.fullmatch(text)
         what = "no part matches" if self.search else "the text as a whole does not match"
         return (1.0, "") if found else (0.0, f"{what} {self.pattern.pattern}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from redraft.checks.parse import FORMS
 from redraft.errors import InputError
 from redraft.integrations.mcp.forms import CheckForm, CheckOut, VerdictOut
 from redraft.integrations.mcp.terms import Terms
+from redraft.linear import linear
 from redraft.types import Prediction, Score, Verdict
 
 _RUNS_CODE = ("python_tests", "python")
@@ -31,7 +33,8 @@ def checks_from(items: Sequence[Any], terms: Terms) -> list[Check]:
         if not terms.trusted:
             for kind, values in _kinds(item):
                 _refuse(place, kind, values)
-        made.append(from_item(item, place))
+        with contextlib.nullcontext() if terms.trusted else linear():
+            made.append(from_item(item, place))
     return made
 
 

@@ -22,7 +22,7 @@ class Terms:
 
     models: tuple[str, ...] = ()
     """The first answers where a client names none, and clients choose among these alone. Without any the configured model
-    answers, and clients may name those of all known providers.
+    answers, and only clients of a trusted server may name others.
     """
     base_url: str | None = None
     """An OpenAI-compatible server for all of them. A client never names an address: keys would go there."""
@@ -37,6 +37,10 @@ class Terms:
             return resolve_lm(name or next(iter(self.models), None), self.base_url)
         if self.models:
             raise InputError(f"model {name!r} is not offered here; choose one of: {', '.join(self.models)}")
+        if not self.trusted:
+            raise InputError(
+                f"model {name!r} is not offered here: leave it out; the server's owner can offer it (redraft mcp --model)"
+            )
         provider, rest = split_model(name)
         if provider == "local" and not _in_catalogue(rest):
             raise InputError(
