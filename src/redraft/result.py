@@ -68,9 +68,11 @@ class Result(Prediction):
 
     def receipt(self) -> str:
         """One line: what was kept, what it cost, why it stopped."""
+        cached = sum(e.kind == "call" and bool(e.data.get("cached")) for e in self.events)
+        kept = f" and {count(cached, 'answer')} from the cache" if cached else ""
         made = [a.index + 1 for a in self.attempts if a.prediction is not None or a.usage.calls]
         return (
-            f"kept draft {self.best.index + 1} of {max(made, default=1)} | {calls(self.usage)} | "
+            f"kept draft {self.best.index + 1} of {max(made, default=1)} | {calls(self.usage)}{kept} | "
             f"{tokens(self.usage)} | {dollars(self.cost)} | stopped: {self.stop_reason}"
         )
 

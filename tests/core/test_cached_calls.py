@@ -287,3 +287,10 @@ def test_a_cache_changes_what_a_program_costs_and_not_what_it_says(plan, tmp_pat
         assert later(cold) <= later(warm) <= warm[2].calls <= cold[2].calls - sure
 
     asyncio.run(main())
+
+
+def test_the_receipt_says_what_came_from_the_cache(tmp_path):
+    for said in ("1 call |", "0 calls and 1 answer from the cache |"):
+        with context(cache=tmp_path / "c.db"):
+            result = Refine(Predict("q -> a", lm=ScriptedLM(["yes"])), 1, checks=["contains:yes"])(q="x")
+        assert said in result.receipt()

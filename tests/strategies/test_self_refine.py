@@ -12,6 +12,7 @@ from redraft.budget import Budget
 from redraft.checks import contains, forbids, sentences, words
 from redraft.errors import AuthError, BudgetExceeded, InputError, LMError, ParseError, RunFailed, ScoreError
 from redraft.journal import MemoryStore
+from redraft.judges.critic import as_critique
 from redraft.testing import FunctionLM, ScriptedLM
 from redraft.types import Capabilities, Choice, Completion
 
@@ -886,3 +887,11 @@ def test_an_author_that_is_a_module_of_modules(script, say):
     result = SelfRefine(Two(lm), checks=CHECKS, reviser=Role(lm=editor))(topic="x")
     assert result.text == FLAT
     assert result.usage.calls == 3
+
+
+def test_words_of_the_form_are_no_finding():
+    # SmolLM2 copied the schema: {"verdict": "revise", "issues": [{"problem": "(string) minor", "suggestion": "critical"}]}
+    said = {"verdict": "revise", "issues": [{"problem": "(string) minor", "suggestion": "critical"}]}
+    assert as_critique(said, "critic").verdict == "ok"
+    said["issues"].append({"problem": "the string section plays out of tune"})
+    assert [i.problem for i in as_critique(said, "critic").issues] == ["the string section plays out of tune"]

@@ -106,11 +106,17 @@ def _from_fields(fields: dict[str, Any], by: str) -> Critique:
     said = [as_critique(fields[name], by) for name in ("issues", "critique", "feedback", "answer") if name in fields]
     if not said and "verdict" not in fields:
         raise ScoreError(f"critic {by!r} returned the fields {', '.join(fields)}; name one `critique` or `issues`")
-    issues = tuple(issue for critique in said for issue in critique.issues)
+    issues = tuple(issue for critique in said for issue in critique.issues if not _is_form(issue.problem))
     # "revise" without a single issue gives a reviser nothing to go by: the critic found nothing.
     if str(fields.get("verdict", "revise")).strip().lower() == "ok" or not issues:
         return Critique(verdict="ok", by=by)
     return Critique(verdict="revise", issues=issues, by=by)
+
+
+def _is_form(problem: str) -> bool:
+    """True for words of the form alone, which small models copy out of the schema as their finding."""
+    words = re.findall(r"\w+", problem.lower())
+    return bool(words) and _FORM.issuperset(words)
 
 
 def _from_text(text: str, by: str) -> Critique:
@@ -144,6 +150,9 @@ _FINE = re.compile(
     r"\W*(?:ok(?:ay)?|none|fine|all good|looks? good|nothing(?: to fix| needs fixing)?"
     r"|no (?:issues?|problems?|faults?|changes?)(?: (?:found|needed|at all|to fix))?)\W*",
     re.IGNORECASE,
+)
+_FORM = frozenset(
+    "string null minor major critical revise ok verdict issues problem suggestion severity location".split()
 )
 _ITEM = re.compile(r"\s*(?:[-*\u2022]|\d+[.)])\s+(.+)")
 
