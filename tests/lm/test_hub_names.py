@@ -228,3 +228,16 @@ def test_one_model_at_most_is_recommended_and_it_fits_with_room_to_spare(free, c
 def test_every_suggestion_is_a_name_that_pull_takes():
     for model in suggested.MODELS:
         assert str(hub.parse(f"hf:{model.name}")) == model.name
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "acme/tiny-GGUF/blob/main/tiny.gguf",
+        "acme/tiny-GGUF/resolve/main/tiny.gguf?download=true",
+        "acme/tiny-GGUF/tiny.gguf",
+    ],
+)
+def test_what_a_browser_shows_is_a_name_too(page):
+    assert hub.looks_like_one(f"https://huggingface.co/{page}")
+    assert hub.parse(f"https://huggingface.co/{page}") == hub.parse("hf:acme/tiny-GGUF/tiny.gguf")

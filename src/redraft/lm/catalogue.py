@@ -93,7 +93,8 @@ def lookup(name: str) -> LocalModel:
     """The catalogue's entry of that name."""
     if name not in MODELS:
         raise UnknownNameError(
-            f"no embedded model is called {name!r}; known: {', '.join(sorted(MODELS))}. {_OTHER_WAYS}"
+            f"no embedded model is called {name!r}; known: {', '.join(sorted(MODELS))}. `redraft models list` shows others "
+            f"that fit this machine; those of a hub are named hf:OWNER/REPO/FILE.gguf. {_OTHER_WAYS}"
         )
     return MODELS[name]
 

@@ -101,6 +101,10 @@ def root() -> Path:
 def parse(spec: str) -> HubName:
     """The name in `hf:OWNER/REPO[@REVISION][/FILE]`, with or without `hf:` or `local/`. Raises `ConfigError`."""
     bare = re.sub(r"^(hf:(//)?|local[/:](hf:)?)", "", spec)
+    bare = re.sub(
+        r"^https?://[^/]+/([^/]+/[^/]+)(?:/(?:blob|resolve|tree)/main)?", r"\1", bare
+    )  # as a browser shows it
+    bare = bare.partition("?")[0]
     found = _SPEC.fullmatch(bare)
     if not found or not bare.isprintable():
         raise ConfigError(f"{spec!r} names nothing on a hub; write {_FORM}")
@@ -155,7 +159,7 @@ def remove(name: HubName) -> None:
 
 def looks_like_one(spec: str) -> bool:
     """True for what may be the name of a hub's file, and not for a path of this machine."""
-    return spec.startswith("hf:") or (spec.count("/") >= 2 and bool(_SPEC.fullmatch(spec)))
+    return spec.startswith(("hf:", "https://", "http://")) or (spec.count("/") >= 2 and bool(_SPEC.fullmatch(spec)))
 
 
 def write_note(name: HubName, sizes: Sequence[int], about: dict[str, Any]) -> None:
