@@ -173,7 +173,7 @@ class BudgetExceeded(RedraftError):
         """The meter whose limit it is; not kept in a pickle."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_exceeded, (str(self), self.limit, self.allowed, self.spent))
+        return (_made_anew, (type(self), self.args), {**self.__dict__, "of": None})
 
     def after(self, failure: str) -> BudgetExceeded:
         """The same, with what had failed before: raising the limit may not be what is wanted."""
@@ -206,7 +206,3 @@ def ends_run(error: BaseException | None) -> BudgetExceeded | RunClosed | None:
         seen.add(id(error))
         error = error.__cause__ or error.__context__
     return None
-
-
-def _exceeded(message: str, limit: str, allowed: float, spent: float) -> BudgetExceeded:
-    return BudgetExceeded(message, limit=limit, allowed=allowed, spent=spent)
