@@ -57,7 +57,7 @@ def _read(spec: SignatureSpec, field: Field, value: Any) -> tuple[Any, str]:
         return value, "" if isinstance(value, str) else f"{field.name!r} should be str, got {shorten(value)}"
     fits = _adapter(spec, field).validate_python
     # two tries: what fits as it is must not be bent ("a, b" is a fine str | list[str])
-    for bend in (_unchanged, _loosen):
+    for bend in (_unchanged, loosen):
         try:
             return fits(bend(field.type, value)), ""
         except (ValueError, TypeError, RecursionError, OverflowError) as error:
@@ -127,10 +127,10 @@ def _as_text(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, bool | int | float) else value
 
 
-def _loosen(type_: Any, value: Any) -> Any:
+def loosen(type_: Any, value: Any) -> Any:
     """The value brought closer to the type; unchanged where nothing is known to help."""
     if hasattr(type_, "__metadata__"):  # Annotated
-        return _loosen(get_args(type_)[0], value)
+        return loosen(get_args(type_)[0], value)
     if alternatives := _alternatives(type_):
         return _loosen_union(alternatives, value)
     origin = get_origin(type_) or type_
@@ -158,9 +158,9 @@ def _loosen_union(alternatives: tuple[Any, ...], value: Any) -> Any:
         return None
     others = [a for a in alternatives if a is not type(None)]
     if len(others) == 1:
-        return _loosen(others[0], value)
+        return loosen(others[0], value)
     for other in others:
-        loosened = _loosen(other, value)
+        loosened = loosen(other, value)
         try:
             return _bare_adapter(other).validate_python(loosened)
         except (ValueError, TypeError):
@@ -184,8 +184,8 @@ def _loosen_list(origin: Any, args: tuple[Any, ...], value: Any) -> Any:
     if not isinstance(items, list | tuple):
         return value
     if origin is tuple and args and args[-1] is not ...:
-        return [_loosen(t, v) for t, v in zip(args, items, strict=True)] if len(args) == len(items) else items
-    return [_loosen(args[0], item) for item in items] if args else items
+        return [loosen(t, v) for t, v in zip(args, items, strict=True)] if len(args) == len(items) else items
+    return [loosen(args[0], item) for item in items] if args else items
 
 
 def split_items(text: str) -> Any:
@@ -225,7 +225,7 @@ def _loosen_dict(args: tuple[Any, ...], value: Any) -> Any:
     decoded = _decode(value, value) if isinstance(value, str) else value
     if not isinstance(decoded, Mapping) or len(args) != 2:
         return decoded
-    return {_loosen(args[0], k): _loosen(args[1], v) for k, v in decoded.items()}
+    return {loosen(args[0], k): loosen(args[1], v) for k, v in decoded.items()}
 
 
 def _decode(text: str, otherwise: Any) -> Any:

@@ -168,7 +168,7 @@ class SignatureSpec:
         known = [*self.inputs, *self.outputs]
         for name in descriptions:
             if name not in known:
-                hint = _did_you_mean(name, known)
+                hint = did_you_mean(name, known)
                 raise SignatureError(f"a description for {name!r}, but the fields are: {', '.join(known)}{hint}")
         described = [
             tuple(f._replace(desc=descriptions.get(f.name, f.desc)) for f in side.values())
@@ -350,13 +350,14 @@ def _wrong_inputs(spec: SignatureSpec, inputs: Mapping[str, Any]) -> NoReturn:
     unknown = [name for name in inputs if name not in spec.inputs]
     parts = [f"missing {', '.join(map(repr, missing))}"] if missing else []
     if unknown:
-        hints = (f"{name!r}{_did_you_mean(name, list(spec.inputs))}" for name in unknown)
+        hints = (f"{name!r}{did_you_mean(name, list(spec.inputs))}" for name in unknown)
         parts.append(f"unknown {', '.join(hints)}")
     expected = ", ".join(f.name if f.required else f"{f.name} (optional)" for f in spec.inputs.values())
     raise InputError(f"inputs of {spec.name}: {'; '.join(parts)}. Expected: {expected}")
 
 
-def _did_you_mean(name: object, known: list[str]) -> str:
+def did_you_mean(name: object, known: list[str]) -> str:
+    """` (did you mean 'x'?)` where a known name is close, else nothing."""
     from difflib import get_close_matches
 
     close = get_close_matches(str(name), known, 1)

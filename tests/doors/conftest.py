@@ -2,6 +2,8 @@
 
 from importlib.util import find_spec
 
+import pytest
+
 NEEDS = {
     "test_dspy_": "dspy",
     "test_hub_": "huggingface_hub",
@@ -16,3 +18,15 @@ NEEDS = {
 }
 
 collect_ignore_glob = [f"{prefix}*" for prefix, library in NEEDS.items() if find_spec(library) is None]
+
+
+@pytest.fixture(autouse=True)
+def _dspy_as_it_was(request):
+    """DSPy's settings are one for a process."""
+    if request.path.name.startswith("test_dspy_"):
+        from dspy_programs import dspy_as_it_was
+
+        with dspy_as_it_was():
+            yield
+    else:
+        yield

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -14,7 +15,7 @@ dspy = pytest.importorskip("dspy")
 
 from dspy import lm15  # noqa: E402
 
-from redraft.integrations.dspy import dspy_lm  # noqa: E402
+from redraft.integrations.dspy import BestOfN, Refine, dspy_lm  # noqa: E402
 from redraft.testing import FunctionLM, ScriptedLM  # noqa: E402
 from redraft.testing.words import EVERYTHING  # noqa: E402
 
@@ -23,6 +24,9 @@ QUIET = [
     "ignore:.*rollout_id has no effect.*",
     "ignore::ResourceWarning",
 ]
+DOOR = [pytest.mark.doors, *(pytest.mark.filterwarnings(warning) for warning in QUIET)]
+"""The marks of every file of DSPy's tests."""
+BOTH = pytest.mark.parametrize("method", [Refine, BestOfN])
 
 
 def said(**fields):
@@ -133,9 +137,9 @@ class Twice(dspy.Module):
         return self.second(question=self.first(question=question).answer)
 
 
-@pytest.fixture(autouse=True)
-def _dspy_as_it_was():
-    """Every test begins with DSPy's defaults and an empty cache in memory."""
+@contextmanager
+def dspy_as_it_was():
+    """Every test begins with DSPy's defaults and an empty cache in memory (conftest.py)."""
     held = sys.modules["dspy.dsp.utils.settings"]  # the package has an attribute of that name, which is another thing
     before = dict(held.main_thread_config)
     dspy.configure_cache(enable_disk_cache=False, enable_memory_cache=True)

@@ -4,30 +4,16 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
-pytest.importorskip("dspy")
-
 import dspy
-from dspy_programs import (
-    EITHER,
-    QUIET,
-    Model,
-    Theirs,
-    Twice,
-    _dspy_as_it_was,  # noqa: F401 - a fixture
-    answers,
-    asked,
-    said,
-    short,
-)
+import pytest
+from dspy_programs import DOOR, EITHER, Model, Theirs, Twice, answers, asked, said, short
 
 import redraft
 from redraft import Budget, Run, SelfRefine, SqliteStore, checks
 from redraft.integrations.dspy import as_module
 from redraft.testing import FunctionLM
 
-pytestmark = [pytest.mark.doors, *(pytest.mark.filterwarnings(f) for f in QUIET)]
+pytestmark = DOOR
 
 
 @EITHER

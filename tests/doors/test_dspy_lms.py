@@ -5,18 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import pytest
-
-pytest.importorskip("dspy")
-
 import dspy
+import pytest
 from dspy import lm15
-from dspy_programs import (
-    QUIET,
-    Model,
-    Theirs,
-    _dspy_as_it_was,  # noqa: F401 - a fixture
-)
+from dspy_programs import DOOR, Model, Theirs
 
 import redraft
 from redraft import Budget, Predict, Run
@@ -33,7 +25,7 @@ from redraft.testing import FunctionLM, ScriptedLM, lm_contract
 from redraft.testing.words import EVERYTHING
 from redraft.types import Choice, Completion, Usage
 
-pytestmark = [pytest.mark.doors, *(pytest.mark.filterwarnings(f) for f in QUIET)]
+pytestmark = DOOR
 
 
 # A redraft LM as a DSPy LM

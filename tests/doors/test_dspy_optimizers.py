@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
-pytest.importorskip("dspy")
-
 import dspy
-from dspy_programs import (
-    EITHER,
-    QUIET,
-    Model,
-    _dspy_as_it_was,  # noqa: F401 - a fixture
-    asked,
-    said,
-)
+import pytest
+from dspy_programs import DOOR, EITHER, Model, asked, said
 
 from redraft.integrations.dspy import BestOfN, Refine, result_of
 
 pytestmark = [
-    pytest.mark.doors,
-    *(pytest.mark.filterwarnings(f) for f in QUIET),
+    *DOOR,
     pytest.mark.filterwarnings("ignore:.*(experimental|GEPA|tqdm|Optuna|optuna).*"),
 ]
 

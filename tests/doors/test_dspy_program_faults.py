@@ -4,28 +4,13 @@ tests/strategies/test_dspy_faults.py, and beside what they belong to in this fol
 
 from __future__ import annotations
 
-import pytest
-
-pytest.importorskip("dspy")
-
 import dspy
-from dspy_programs import (
-    EITHER,
-    QUIET,
-    Model,
-    Theirs,
-    Twice,
-    _dspy_as_it_was,  # noqa: F401 - a fixture
-    answers,
-    asked,
-    said,
-    short,
-)
+import pytest
+from dspy_programs import BOTH, DOOR, EITHER, Model, Theirs, Twice, answers, asked, said, short
 
 from redraft.integrations.dspy import BestOfN, Refine, result_of
 
-pytestmark = [pytest.mark.doors, *(pytest.mark.filterwarnings(f) for f in QUIET)]
-BOTH = pytest.mark.parametrize("method", [Refine, BestOfN])
+pytestmark = DOOR
 
 
 @BOTH

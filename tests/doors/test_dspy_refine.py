@@ -8,30 +8,15 @@ import pickle
 import re
 import textwrap
 
-import pytest
-
-pytest.importorskip("dspy")
-
 import dspy
-from dspy_programs import (
-    EITHER,
-    QUIET,
-    Model,
-    Theirs,
-    Twice,
-    _dspy_as_it_was,  # noqa: F401 - a fixture
-    answers,
-    asked,
-    said,
-    short,
-)
+import pytest
+from dspy_programs import BOTH, DOOR, EITHER, Model, Theirs, Twice, answers, asked, said, short
 
 from redraft import Budget, checks
 from redraft.errors import AuthError, BudgetExceeded, InputError, ParseError, RunFailed
 from redraft.integrations.dspy import BestOfN, Refine, dspy_lm, result_of
 
-pytestmark = [pytest.mark.doors, *(pytest.mark.filterwarnings(f) for f in QUIET)]
-BOTH = pytest.mark.parametrize("method", [Refine, BestOfN])
+pytestmark = DOOR
 
 
 def no_advice(method):

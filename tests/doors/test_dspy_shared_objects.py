@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
-pytest.importorskip("dspy")
-
 import dspy
-from dspy_programs import (
-    EITHER,
-    QUIET,
-    Model,
-    Theirs,
-    _dspy_as_it_was,  # noqa: F401 - a fixture
-    said,
-)
+import pytest
+from dspy_programs import DOOR, EITHER, Model, Theirs, said
 
 from redraft import Budget, ReAct
 from redraft.errors import BudgetExceeded
@@ -22,7 +12,7 @@ from redraft.integrations.dspy import BestOfN, dspy_lm, result_of
 from redraft.testing import FunctionLM
 from redraft.testing.words import EVERYTHING
 
-pytestmark = [pytest.mark.doors, *(pytest.mark.filterwarnings(f) for f in QUIET)]
+pytestmark = DOOR
 
 
 def test_a_program_may_return_one_object_again_and_again():

@@ -75,6 +75,15 @@ def test_a_failing_extraction_is_lifted_told_why_and_counted(a_client):
 
 
 @both
+def test_a_lone_value_has_the_name_of_the_signature_s_output(a_client):
+    call = {"name": "Response", "arguments": '{"content": 4}'}
+    said = Reply(text="", tool_calls=[{"id": "1", "type": "function", "function": call}])
+    with FaultServer([said, said]) as upstream, a_client(upstream) as client:
+        assert Refine(wrap(client, int, model="test"), N=1)(topic="soup").answer == 4
+        assert Refine(wrap(client, int, model="test", signature="topic -> stars"), N=1)(topic="soup").stars == 4
+
+
+@both
 def test_a_reply_that_does_not_validate_is_the_attempt_s_error_and_the_run_tries_again(a_client):
     with FaultServer([tells(stars=9), tells(stars=5)]) as upstream, a_client(upstream) as client:
         result = Refine(wrap(client, Review, model="test"), N=2, checks=[YES])(topic="soup")

@@ -23,9 +23,10 @@ from pydantic import BaseModel
 
 from redraft import BestOfN, Budget, Refine, Run, SqliteStore, checks
 from redraft.config import context
-from redraft.errors import BudgetExceeded, ConfigError, InputError, RunFailed
+from redraft.errors import BadRequestError, BudgetExceeded, ConfigError, InputError, RunFailed
 from redraft.integrations.langchain import RedraftChat, wrap
 from redraft.testing import ScriptedLM
+from redraft.testing.words import EVERYTHING
 from redraft.types import Choice, Completion, Usage
 
 pytestmark = pytest.mark.doors
@@ -205,6 +206,23 @@ def test_a_redraft_model_is_a_chat_model_outside_of_runs_too():
     assert asyncio.run(chat.ainvoke([HumanMessage("Hello")])).usage_metadata["total_tokens"] > 0
 
 
+def test_a_chat_model_is_asked_what_is_bound_to_it_and_tells_all_of_the_reply():
+    calls = [{"id": "1", "type": "function", "function": {"name": "at", "arguments": given}} for given in ("{}", "{")]
+    usage = Usage(input_tokens=9, output_tokens=4, cached_tokens=8, reasoning_tokens=2)
+    lm = ScriptedLM([Completion(choices=(Choice(reasoning="hm", tool_calls=tuple(calls)),), usage=usage)])
+    lm.capabilities = EVERYTHING
+    chat = RedraftChat(lm=lm).bind_tools([{"name": "at", "parameters": {}}], tool_choice="any", seed=3)
+    said = chat.bind(response_format={"type": "json_object"}).invoke("Hello", stop=["."])
+    (asked,) = lm.requests
+    assert (asked.tool_choice, asked.seed, asked.schema, asked.stop) == ("required", 3, {"type": "object"}, (".",))
+    assert (said.tool_calls[0]["args"], said.invalid_tool_calls[0]["args"]) == ({}, "{")
+    assert said.additional_kwargs["reasoning_content"] == "hm"
+    assert said.usage_metadata["input_token_details"] == {"cache_read": 8}
+    assert said.usage_metadata["output_token_details"] == {"reasoning": 2}
+    with pytest.raises(BadRequestError, match="'temperature'"):
+        chat.invoke("Hello", temperature="hot")
+
+
 def test_a_chat_model_takes_a_name_and_is_the_configured_model_without_one():
     lm = ScriptedLM(["one"])
     with context(model=lm):
@@ -222,7 +240,14 @@ def test_what_takes_no_advice_is_said(capsys):
 def test_a_model_that_reports_no_usage_is_a_call_of_unknown_size():
     usage = Refine(wrap(says("yes", counted=False)), N=1)(question="Is it?").usage
     assert (usage.calls, usage.unbounded, usage.soft) == (1, 1, 1)
-    assert FakeListChatModel(responses=["x"]).invoke("y").text == "x"
+
+
+def test_a_token_limit_that_cannot_hold_such_a_model_says_so(capsys):
+    chain = PROMPT | FakeListChatModel(responses=["no, not at all", "yes"]) | StrOutputParser()
+    result = Refine(chain, checks=[YES], budget=Budget(tokens=5))(question="Is it?")
+    assert (result.answer, result.usage.unpriced) == ("yes", 2)
+    assert "2 calls (2 metered afterwards) | at least 0 tokens | price unknown" in result.receipt()
+    assert "does not report the tokens of all its calls" in capsys.readouterr().err
 
 
 def test_a_runnable_without_a_model_costs_nothing():

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("pydantic_ai")
 pytest.importorskip("anthropic")
 
-from openai import AsyncOpenAI, OpenAI
+from openai import AsyncOpenAI, BadRequestError, OpenAI
 from pydantic_ai import Agent
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
@@ -17,6 +17,8 @@ from redraft.integrations.openai import metered, served_by
 from redraft.integrations.pydantic_ai import wrap
 from redraft.sync import run_sync
 from redraft.testing import FaultServer, Reply, ScriptedLM
+from redraft.testing.words import EVERYTHING
+from redraft.types import Capabilities, Choice, Completion, Usage
 
 pytestmark = pytest.mark.doors
 
@@ -96,3 +98,62 @@ def test_a_cache_of_replies_answers_no_second_sample(tmp_path):
     with context(cache=tmp_path / "replies.db"):
         result = BestOfN(asking(client), 2, lambda args, pred: 0.0)(question="Is it?")
     assert [a.text for a in result.attempts] == ["a", "b"]
+
+
+def served(reply, capabilities=EVERYTHING):
+    lm = ScriptedLM([reply])
+    lm.capabilities = capabilities
+
+    async def create(**options):
+        asked = {"model": "m", "messages": [{"role": "user", "content": "x"}], **options}
+        async with served_by(lm) as client:
+            return await client.chat.completions.create(**asked)
+
+    return lm, create
+
+
+async def test_a_served_model_is_asked_all_and_tells_all():
+    token = {"token": "yes", "logprob": -0.1, "bytes": None, "top_logprobs": []}
+    choice = Choice(text="yes", reasoning="hm", logprobs=(token,), finish_reason="stop")
+    usage = Usage(input_tokens=9, output_tokens=4, cached_tokens=8, reasoning_tokens=2)
+    lm, create = served(Completion(choices=(choice,), usage=usage))
+    reply = await create(response_format={"type": "json_object"}, logprobs=True, top_logprobs=2, seed=3)
+    (asked,) = lm.requests
+    assert (asked.schema, asked.logprobs, asked.seed) == ({"type": "object"}, 2, 3)
+    (said,) = reply.choices
+    assert (said.message.content, said.message.reasoning_content, said.logprobs.content[0].token) == (
+        "yes",
+        "hm",
+        "yes",
+    )
+    told = reply.usage
+    assert (told.prompt_tokens_details.cached_tokens, told.completion_tokens_details.reasoning_tokens) == (8, 2)
+
+
+async def test_a_stream_tells_its_usage_where_it_is_asked_for():
+    for options, used in (({}, [None]), ({"stream_options": {"include_usage": True}}, [None, 5])):
+        _, create = served(Completion(choices=(Choice(text="yes"),), usage=Usage(input_tokens=4, output_tokens=1)))
+        chunks = [chunk async for chunk in await create(stream=True, **options)]
+        assert [chunk.usage and chunk.usage.total_tokens for chunk in chunks] == used
+        assert chunks[0].choices[0].delta.content == "yes"
+
+
+async def test_an_unknown_usage_is_not_told_as_nothing():
+    _, create = served(Completion(choices=(Choice(text="yes"),)))
+    assert (await create()).usage is None
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"tools": [{"type": "function", "function": {"name": "look"}}]}, "'tools'"),
+        ({"response_format": {"type": "json_object"}}, "'schema'"),
+        ({"response_format": {"type": "grammar"}}, "'response_format'"),
+        ({"top_logprobs": 3}, "'top_logprobs'"),
+    ],
+)
+async def test_what_a_served_model_does_not_take_is_the_sdks_own_error(options, why):
+    lm, create = served("yes", Capabilities())
+    with pytest.raises(BadRequestError, match=why):
+        await create(**options)
+    assert lm.requests == []

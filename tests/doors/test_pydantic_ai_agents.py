@@ -17,7 +17,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import RequestUsage, UsageLimits
 
 from redraft import BestOfN, Budget, Refine, Run, SelfRefine, SqliteStore, checks
-from redraft.errors import AuthError, BadRequestError, BudgetExceeded, InputError, RunClosed, RunFailed
+from redraft.errors import BadRequestError, BudgetExceeded, InputError, RunClosed, RunFailed
 from redraft.integrations.pydantic_ai import MeteredRequests, wrap
 from redraft.sync import run_sync
 from redraft.testing import FaultServer, Reply, ScriptedLM
@@ -324,11 +324,11 @@ def test_the_run_retries_in_place_of_the_provider_s_library():
 
 
 def test_a_refusal_is_redraft_s_error_and_is_not_bought_again(tmp_path):
-    with FaultServer(lambda asked: Reply.error(401, "who are you?")) as upstream:
+    with FaultServer(lambda asked: Reply.error(400, "not like this")) as upstream:
         agent, provider = over(upstream)
         for _ in range(2):
             store = SqliteStore(tmp_path / "runs.db")
-            with Run(run_id="one", store=store), pytest.raises(AuthError):
+            with Run(run_id="one", store=store), pytest.raises(BadRequestError):
                 Refine(wrap(agent), N=1)(question="Is it?")
             store.close()
         run_sync(provider.client.close)

@@ -256,6 +256,49 @@ def test_strict_only_if_it_qualifies(schema, strict):
             {"prompt_tokens": 5, "completion_tokens": 3, "prompt_cache_hit_tokens": 4, "prompt_tokens_details": None},
             Usage(input_tokens=5, output_tokens=3, cached_tokens=4),
         ),
+        # an embedding
+        ({"prompt_tokens": 5, "total_tokens": 5}, Usage(input_tokens=5)),
+        # Responses
+        (
+            {
+                "input_tokens": 5,
+                "output_tokens": 3,
+                "total_tokens": 8,
+                "input_tokens_details": {"cached_tokens": 4},
+                "output_tokens_details": {"reasoning_tokens": 2},
+            },
+            Usage(input_tokens=5, output_tokens=3, cached_tokens=4, reasoning_tokens=2),
+        ),
+        # Anthropic: cached tokens beside the input; a gateway that tells them within it, in its words
+        (
+            {
+                "input_tokens": 5,
+                "output_tokens": 3,
+                "cache_read_input_tokens": 10,
+                "cache_creation_input_tokens": 1,
+            },
+            Usage(input_tokens=16, output_tokens=3, cached_tokens=10),
+        ),
+        (
+            {
+                "prompt_tokens": 16,
+                "completion_tokens": 3,
+                "cache_read_input_tokens": 10,
+                "prompt_tokens_details": {"cached_tokens": 10},
+            },
+            Usage(input_tokens=16, output_tokens=3, cached_tokens=10),
+        ),
+        # LangChain
+        (
+            {
+                "input_tokens": 5,
+                "output_tokens": 3,
+                "total_tokens": 8,
+                "input_token_details": {"cache_read": 4},
+                "output_token_details": {"reasoning": 2},
+            },
+            Usage(input_tokens=5, output_tokens=3, cached_tokens=4, reasoning_tokens=2),
+        ),
     ],
 )
 def test_usage(raw, usage):

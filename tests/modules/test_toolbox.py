@@ -17,8 +17,9 @@ from pydantic import BaseModel, Field
 
 from redraft import Predict, Run, Tool
 from redraft.errors import BudgetExceeded, InputError, RunClosed
-from redraft.modules.calls import cut, named, observe, read_arguments
+from redraft.modules.calls import cut, observe
 from redraft.modules.toolbox import as_tools, wire_tools
+from redraft.modules.written import named, read_arguments
 from redraft.testing import ScriptedLM
 
 

@@ -253,6 +253,28 @@ def test_an_empty_reply_is_never_an_answer(style):
         parse(as_signature("q -> a"), reply(" \n"), style)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'I look. {"name": "find", "arguments": {"at": 1}}',
+        '{"type": "function", "function": {"name": "find", "parameters": {"at": 1}}}',
+        '{"action": {"tool": "find", "args": "{\\"at\\": 1}"}}',
+        "```json\n{'tool_name': 'find', 'tool_args': {'at': 1},}\n```",
+    ],
+)
+def test_calls_that_a_model_wrote_as_text_are_read_in_all_forms(text):
+    spec = as_signature("q -> tool_calls: list[dict[str, Any]]")
+    (call,) = parse(spec, reply(text), "plain").tool_calls
+    assert (call["function"]["name"], json.loads(call["function"]["arguments"])) == ("find", {"at": 1})
+
+
+@pytest.mark.parametrize(
+    "how", [{"text": "Nothing to do."}, {"text": "{'name': 'find', 'args': {'at': 1}}", "finish_reason": "length"}]
+)
+def test_a_text_without_a_call_or_with_half_a_one_calls_nothing(how):
+    assert parse(as_signature("q -> tool_calls: list[dict[str, Any]]"), reply(**how), "plain").tool_calls == []
+
+
 def test_tool_calls_have_their_own_output():
     spec = as_signature("q -> answer, tool_calls: list[dict[str, Any]]")
     call = {"id": "1", "function": {"name": "find", "arguments": "{}"}}

@@ -23,20 +23,18 @@ except ImportError as missing:
 from instructor.core.exceptions import InstructorError, InstructorRetryException
 from instructor.core.hooks import Hooks
 
-from redraft.errors import ends_run
 from redraft.foreign import charge, once
-from redraft.integrations.advice import here
-from redraft.integrations.openai import copied, is_sdk_client
-from redraft.integrations.transport import Told
+from redraft.integrations.advice import Unwrapped, fields_of, here
+from redraft.integrations.transport import Told, is_sdk_client, metered_copy
 from redraft.integrations.usage import priced
-from redraft.integrations.wires import usage_from
-from redraft.jsonable import plain
 from redraft.lm.openai_errors import Endpoint, Refusal, as_error
+from redraft.lm.openai_wire import read_usage
 from redraft.modules import Module
 from redraft.modules.wire import compose
 from redraft.signature import Field, SignatureSpec, as_signature
 from redraft.sync import call_user
-from redraft.types import Usage
+
+__all__ = ["Instructor", "wrap"]
 
 _MAKERS = {"openai": "from_openai", "anthropic": "from_anthropic"}
 
@@ -54,8 +52,8 @@ def wrap(
 
     Inputs become the user's message: one as it is, several as paragraphs by name, content parts as content, messages as
     messages; `instructions` are the system's. The fields of the response model are the outputs; what is no model (an int, a
-    list) is `answer`. With a `signature` inputs are checked, and its instructions are said. `options` go to each `create`:
-    temperature, max_tokens, context, strict...
+    list) is `answer`. With a `signature` inputs are checked, its instructions are said, and the one output has its name.
+    `options` go to each `create`: temperature, max_tokens, context, strict...
 
     A client over the openai or anthropic SDK is metered exactly, as by `redraft.integrations.openai.metered`; of others the
     usage that their replies report is counted softly. instructor's own retries are off unless `max_retries` is given: a
@@ -105,24 +103,19 @@ class Instructor(Module):
         )
         messages = [dict(message) for message in asked]
         if self._bought is not None:
-            return _fields(await self._created(self._bought, messages, {}))
+            return await self._created(self._bought, messages, {})
         told = (
             {} if advice.temperature is None or "temperature" in self.options else {"temperature": advice.temperature}
         )
         counted = {**told, "hooks": _counting(self.options.get("hooks"), self.client, self.options)}
+        return await once(f"instructor:{self.name}", lambda: self._created(self.client, messages, counted))
 
-        async def call() -> Any:
-            return plain(_fields(await self._created(self.client, messages, counted)))
-
-        return await once(f"instructor:{self.name}", call)
-
-    async def _created(self, client: Any, messages: list[Any], more: Mapping[str, Any]) -> Any:
-        options = {"max_retries": 0, **self.options, **more}
+    async def _created(self, client: Any, messages: list[Any], more: Mapping[str, Any]) -> dict[str, Any]:
+        options = {"max_retries": 0, "response_model": self.response_model, **self.options, **more}
         try:
-            return await call_user(client.create, response_model=self.response_model, messages=messages, **options)
+            with Unwrapped():
+                return fields_of(await call_user(client.create, messages=messages, **options), self.signature)
         except InstructorRetryException as error:
-            if (end := ends_run(error)) is not None:
-                raise end from error
             raise _meant(error.__cause__ or error) from error
 
 
@@ -135,7 +128,7 @@ def _metered(client: Any) -> Any:
     told = Told(hints=False, sampling=True)  # requirements and hint stand in the messages already
     default = inspect.getclosurevars(client.create_fn).nonlocals.get("default_model")
     named = {} if default is None else {"model": default}
-    anew = maker(copied(client.client, told), mode=client.mode, **named)
+    anew = maker(metered_copy(client.client, told), mode=client.mode, **named)
     anew.hooks, anew.kwargs = client.hooks, dict(client.kwargs)
     return anew
 
@@ -147,8 +140,7 @@ def _counting(given: Any, client: Any, options: Mapping[str, Any]) -> Hooks:
 
     def arrived(response: Any) -> None:
         raw = response.model_dump() if hasattr(response, "model_dump") else {}
-        usage: Usage | None = usage_from(raw.get("usage"))
-        charge(priced(usage, str(raw.get("model") or asked), provider), f"instructor:{provider}")
+        charge(priced(read_usage(raw.get("usage")), str(raw.get("model") or asked), provider), f"instructor:{provider}")
 
     def failed(*_: Any, **__: Any) -> None:
         charge(priced(None, asked, provider), f"instructor:{provider}")
@@ -157,11 +149,6 @@ def _counting(given: Any, client: Any, options: Mapping[str, Any]) -> Hooks:
     hooks.on("completion:response", arrived)
     hooks.on("completion:error", failed)
     return hooks if given is None else given + hooks
-
-
-def _fields(value: Any) -> Any:
-    fields = None if isinstance(value, str | bytes | int | float | list | tuple | set | None) else plain(value)
-    return fields if isinstance(fields, dict) else {"answer": plain(value) if isinstance(value, list) else value}
 
 
 def _meant(error: BaseException) -> Exception:

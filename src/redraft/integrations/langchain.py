@@ -9,7 +9,6 @@ is refused once a limit is reached, also in the middle of a chain.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -24,6 +23,7 @@ except ImportError as missing:
     ) from missing
 
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel
 from langchain_core.messages import (
     AIMessage,
@@ -32,6 +32,7 @@ from langchain_core.messages import (
     convert_to_messages,
     convert_to_openai_messages,
 )
+from langchain_core.output_parsers.openai_tools import make_invalid_tool_call, parse_tool_call
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableLambda, RunnableSequence
@@ -40,20 +41,22 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field, field_validator
 
 from redraft.config import resolve_lm
-from redraft.errors import ends_run
 from redraft.foreign import charge, once
 from redraft.frame import Advice, Frame, current_frame, entered, warn
-from redraft.integrations.advice import as_paragraphs, ask, here
+from redraft.integrations.advice import Unwrapped, as_paragraphs, ask, fields_of, here
 from redraft.integrations.usage import priced
-from redraft.jsonable import plain
+from redraft.lm.openai_chat import read_request
+from redraft.lm.openai_wire import read_usage
 from redraft.modules import Module
 from redraft.protocols import LM
 from redraft.signature import as_signature
 from redraft.sync import run_sync
-from redraft.types import Completion, Prediction, Request, Usage
+from redraft.types import Completion, Usage
+
+__all__ = ["LangChain", "RedraftChat", "wrap"]
 
 _OURS = "redraft"
-HINT = "hint"
+_HINT = "hint"
 """The prompt variable that takes the advice, where a prompt has one of this name."""
 
 
@@ -90,40 +93,35 @@ class LangChain(Module):
     async def aforward(self, **inputs: Any) -> Any:
         """One invocation."""
         given = inputs if self.signature is None else self.signature.bind(inputs)
-        value = await once(f"langchain:{self.name}", lambda: self._invoked(given))
-        outputs = list(self.signature.outputs) if self.signature is not None else []
-        if len(outputs) == 1 and isinstance(value, dict) and value.keys() == {"answer"}:
-            return Prediction({outputs[0]: value["answer"]})
-        return value
+        return await once(f"langchain:{self.name}", lambda: self._invoked(given))
 
     async def _invoked(self, inputs: dict[str, Any]) -> Any:
         advice, frame = here(), current_frame()
         wanted = _variables(self.runnable)
         told = as_paragraphs(advice)
-        if HINT in wanted and HINT not in inputs:
-            inputs, told = {**inputs, HINT: told}, ""
+        if _HINT in wanted and _HINT not in inputs:
+            inputs, told = {**inputs, _HINT: told}, ""
         one = len(inputs) == 1 and not inputs.keys() <= wanted
         sent = next(iter(inputs.values())) if one else inputs
         advised = _Advised(advice, told, fresh=frame is not None and frame.fresh)
         runnable = advised.of(self.runnable)
         if not advised.heard and (told or advice.lm is not None):
-            warn(f"{self.name} takes no advice: give its prompt a variable {HINT!r}, or wrap a sequence with its model")
+            warn(
+                f"{self.name} takes no advice: give its prompt a variable {_HINT!r}, or wrap a sequence with its model"
+            )
         config = dict(self.config or {})
-        counting = None if frame is None else Counting(frame, self.name)
+        counting = None if frame is None else _Counting(frame, self.name)
         if counting is not None:
             config["callbacks"] = _with(config.get("callbacks"), counting)
         try:
-            return _fields(await runnable.ainvoke(sent, config=config))
-        except (RuntimeError, ValueError, TypeError, ExceptionGroup) as error:
-            if (end := ends_run(error)) is not None:
-                raise end from error
-            raise
+            with Unwrapped():
+                return fields_of(_told(await runnable.ainvoke(sent, config=config)), self.signature)
         finally:
             if counting is not None:
                 counting.close()
 
 
-class Counting(BaseCallbackHandler):
+class _Counting(BaseCallbackHandler):
     """A LangChain callback: counts each model call into the surrounding run, and refuses it where a limit is reached."""
 
     raise_error = True
@@ -134,15 +132,18 @@ class Counting(BaseCallbackHandler):
         self._by = by
         self._open: dict[UUID, tuple[str, str]] = {}
 
-    def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **more: Any) -> None:
+    def on_chat_model_start(self, serialized: Any, asked: Any, *, run_id: UUID, **more: Any) -> None:
         """A call is about to be made."""
-        del serialized, messages
-        self._begin(run_id, more)
+        del serialized, asked
+        told = more.get("metadata") or {}
+        provider = str(told.get("ls_provider") or "")
+        if provider == _OURS:
+            return
+        self._frame.run.check_open()
+        self._frame.meter.check_room()
+        self._open[run_id] = provider, str(told.get("ls_model_name") or "")
 
-    def on_llm_start(self, serialized: Any, prompts: Any, *, run_id: UUID, **more: Any) -> None:
-        """The same of a model that completes texts."""
-        del serialized, prompts
-        self._begin(run_id, more)
+    on_llm_start = on_chat_model_start
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **more: Any) -> None:
         """It is there: count what it took."""
@@ -150,7 +151,7 @@ class Counting(BaseCallbackHandler):
         said = [getattr(g, "message", None) for group in response.generations for g in group]
         found = next((m.usage_metadata for m in said if isinstance(m, AIMessage) and m.usage_metadata), None)
         name = next((m.response_metadata.get("model_name") for m in said if isinstance(m, AIMessage)), None)
-        self._count(run_id, _usage(found, response.llm_output or {}), str(name or ""))
+        self._count(run_id, read_usage(found or (response.llm_output or {}).get("token_usage")), str(name or ""))
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **more: Any) -> None:
         """It failed: a call that may have been sent."""
@@ -161,15 +162,6 @@ class Counting(BaseCallbackHandler):
         """The invocation has ended: calls that were cut off are charged, too."""
         for run_id in list(self._open):
             self._count(run_id, None)
-
-    def _begin(self, run_id: UUID, more: Mapping[str, Any]) -> None:
-        told = more.get("metadata") or {}
-        provider = str(told.get("ls_provider") or "")
-        if provider == _OURS:
-            return
-        self._frame.run.check_open()
-        self._frame.meter.check_room()
-        self._open[run_id] = provider, str(told.get("ls_model_name") or "")
 
     def _count(self, run_id: UUID, usage: Usage | None, model: str = "") -> None:
         if (known := self._open.pop(run_id, None)) is None:
@@ -202,7 +194,7 @@ class RedraftChat(BaseChatModel):
 
     def bind_tools(self, tools: Sequence[Any], *, tool_choice: Any = None, **kwargs: Any) -> Any:
         """See `BaseChatModel`."""
-        more = {} if tool_choice is None else {"tool_choice": tool_choice}
+        more = {} if tool_choice is None else {"tool_choice": "required" if tool_choice == "any" else tool_choice}
         return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **more, **kwargs)
 
     def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
@@ -213,15 +205,12 @@ class RedraftChat(BaseChatModel):
     async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
         del run_manager
         lm: LM = self.lm
-        temperature = kwargs.get("temperature") if lm.capabilities.temperature else None
-        request = Request(
-            messages=tuple(convert_to_openai_messages(messages)),
-            temperature=temperature,
-            max_tokens=kwargs.get("max_tokens"),
-            stop=tuple(stop or ()),
-            tools=tuple(convert_to_openai_tool(tool) for tool in kwargs.get("tools") or ()),
-            tool_choice=kwargs.get("tool_choice"),
+        tools = [convert_to_openai_tool(tool) for tool in kwargs.get("tools") or ()]
+        request = read_request(
+            {**kwargs, "messages": convert_to_openai_messages(messages), "stop": stop, "tools": tools}
         )
+        if not lm.capabilities.temperature:
+            request = request.but(temperature=None)
         message = _as_message(await ask(lm, request), lm.name)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
@@ -295,7 +284,7 @@ def _variables(runnable: Any) -> set[str]:
     return set(schema.get("properties") or ()) if schema.get("type") == "object" else set()
 
 
-def _with(callbacks: Any, counting: Counting) -> Any:
+def _with(callbacks: Any, counting: _Counting) -> Any:
     if callbacks is None or isinstance(callbacks, list | tuple):
         return [*(callbacks or ()), counting]
     copied = callbacks.copy()
@@ -303,50 +292,38 @@ def _with(callbacks: Any, counting: Counting) -> Any:
     return copied
 
 
-def _fields(value: Any) -> Any:
+def _told(value: Any) -> Any:
+    """A message's text and calls; of a state with messages the last one's, beside the rest of it."""
     if isinstance(value, BaseMessage):
         calls = [dict(call) for call in getattr(value, "tool_calls", None) or ()]
         return {"answer": str(value.text), **({"tool_calls": calls} if calls else {})}
     if isinstance(value, dict) and (said := value.get("messages")) and isinstance(said[-1], BaseMessage):
-        return {**_fields(said[-1]), **{k: v for k, v in value.items() if k != "messages"}}
-    fields = None if isinstance(value, str | bytes | int | float | list | tuple | set | None) else plain(value)
-    return fields if isinstance(fields, dict) else {"answer": value}
-
-
-def _usage(told: Any, output: Mapping[str, Any]) -> Usage | None:
-    if told is None:
-        old = output.get("token_usage") or {}
-        given, written = old.get("prompt_tokens"), old.get("completion_tokens")
-        return None if given is None or written is None else Usage(input_tokens=given, output_tokens=written)
-    return Usage(
-        input_tokens=told["input_tokens"],
-        output_tokens=told["output_tokens"],
-        cached_tokens=(told.get("input_token_details") or {}).get("cache_read") or 0,
-        reasoning_tokens=(told.get("output_token_details") or {}).get("reasoning") or 0,
-    )
+        return {**_told(said[-1]), **{k: v for k, v in value.items() if k != "messages"}}
+    return value
 
 
 def _as_message(completion: Completion, name: str) -> AIMessage:
     calls, broken = [], []
-    for call in completion.tool_calls:
-        function = call["function"]
+    for call in map(dict, completion.tool_calls):
         try:
-            calls.append(
-                {"name": function["name"], "args": json.loads(function["arguments"] or "{}"), "id": call["id"]}
-            )
-        except ValueError as error:
-            told = {"name": function["name"], "args": function["arguments"], "id": call["id"], "error": str(error)}
-            broken.append(told)
-    usage = completion.usage
-    tokens = usage and {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "total_tokens": usage.tokens,
-    }
+            calls.append(parse_tool_call(call))
+        except OutputParserException as error:
+            broken.append(make_invalid_tool_call(call, str(error)))
     return AIMessage(
         content=completion.text,
         tool_calls=calls,
         invalid_tool_calls=broken,
-        usage_metadata=tokens,
+        usage_metadata=None if completion.usage is None else _metadata(completion.usage),
+        additional_kwargs={"reasoning_content": completion.reasoning} if completion.reasoning else {},
         response_metadata={"model_name": name, "finish_reason": completion.finish_reason},
     )
+
+
+def _metadata(usage: Usage) -> Any:
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "total_tokens": usage.tokens,
+        "input_token_details": {"cache_read": usage.cached_tokens},
+        "output_token_details": {"reasoning": usage.reasoning_tokens},
+    }

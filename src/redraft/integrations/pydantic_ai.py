@@ -33,10 +33,9 @@ from pydantic_ai.models import CompletedStreamedResponse, Model, ModelRequestPar
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.usage import RunUsage
 
-from redraft.errors import ends_run
 from redraft.foreign import charge
 from redraft.frame import NO_ADVICE, Advice, current_frame
-from redraft.integrations.advice import as_paragraphs, here
+from redraft.integrations.advice import Unwrapped, as_paragraphs, fields_of, here
 from redraft.jsonable import plain
 from redraft.lm.native import errors as native_errors
 from redraft.lm.native.messages import Conversation, choice_of, usage_of
@@ -46,13 +45,15 @@ from redraft.modules import Module
 from redraft.modules.wire import compose
 from redraft.protocols import LM, Delta
 from redraft.signature import Field, SignatureSpec, as_signature
-from redraft.types import Capabilities, Completion, Prediction, Request, Usage
+from redraft.types import Capabilities, Completion, Request, Usage
 
 if not hasattr(AbstractCapability, "get_wrapper_model"):
     raise ConfigError(
         f"redraft.integrations.pydantic_ai needs pydantic-ai-slim 2.62 or newer, {version('pydantic-ai-slim')} is here: "
         "pip install --upgrade pydantic-ai-slim"
     )
+
+__all__ = ["MeteredRequests", "PydanticAI", "wrap"]
 
 PROVIDER = "pydantic-ai"
 """Marks the item of a completion that holds pydantic-ai's own form of the reply."""
@@ -103,7 +104,7 @@ class PydanticAI(Module):
         except (exceptions.UserError, ImportError, ValueError):  # not configured here: the agent's run will say
             return None
 
-    async def aforward(self, **inputs: Any) -> Prediction | Any:
+    async def aforward(self, **inputs: Any) -> dict[str, Any]:
         """One run of the agent."""
         advice = here()
         if self.signature is not None:
@@ -121,22 +122,13 @@ class PydanticAI(Module):
             options["usage"] = own_usage  # ours, so that it is known after a failure, too
         token = _exact.set(exact := _Exact(_exact.get()))
         try:
-            result = await self.agent.run(prompt, **options)
-        except (exceptions.AgentRunError, exceptions.UserError, ExceptionGroup) as error:
-            if (end := ends_run(error)) is not None:
-                raise end from error
-            raise
+            with Unwrapped():
+                result = await self.agent.run(prompt, **options)
         finally:
             _exact.reset(token)
             if own_usage is not None:
                 exact.charge_others(own_usage)
-        return self._as_fields(result.output)
-
-    def _as_fields(self, output: Any) -> Any:
-        outputs = list(self.signature.outputs) if self.signature is not None else ["answer"]
-        if len(outputs) != 1 or isinstance(plain(output), dict):
-            return output
-        return Prediction({outputs[0]: output})
+        return fields_of(result.output, self.signature)
 
 
 class MeteredRequests(AbstractCapability[Any]):

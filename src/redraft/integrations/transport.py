@@ -1,4 +1,6 @@
-"""The HTTP transports behind `metered`: inside a run, a call to a model is the run's purchase."""
+"""The HTTP transports behind `openai.metered`, and the SDK clients that have them: inside a run, a call to a model is the run's
+purchase. Internal: users import `redraft.integrations.openai`.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +10,27 @@ import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx2
 
-from redraft.errors import LMError, RedraftError, TransientLMError
+from redraft.errors import BadRequestError, InputError, LMError, RedraftError, TransientLMError
 from redraft.foreign import charge
 from redraft.frame import Frame, current_frame
 from redraft.integrations import wires
 from redraft.integrations.advice import as_paragraphs, ask
 from redraft.integrations.usage import priced, provider_at
+from redraft.lm.openai_chat import read_request, reply_body, reply_chunks
 from redraft.lm.openai_errors import Endpoint, Refusal, as_error
+from redraft.lm.openai_wire import read_usage
 from redraft.lm.prices import price
 from redraft.protocols import LM, Delta
 from redraft.sync import in_thread, on_loop, run_sync
 from redraft.types import Capabilities, Completion, Request, Usage
+
+C = TypeVar("C")
 
 PROVIDER = "sdk"
 """Marks the item of a completion that holds the reply as the SDK reads it."""
@@ -131,7 +138,9 @@ class _Calls:
             body = wire.told(body, paragraphs)
         try:
             if self._told.sampling and advice.lm is not None and wire is wires.WIRES[0]:
-                return await _written_by(advice.lm, body, request, temperature=advice.temperature)
+                asked = read_request(body).but(extra={})  # what only the first one's provider knows
+                warmer = advice.temperature if asked.temperature is None else asked.temperature
+                return await _written_by(advice.lm, asked.but(temperature=warmer), body, request)
             lm = SdkLM(body, str(request.url), wire, send)
             warmer = advice.temperature if self._told.sampling and "temperature" not in body else None
             completion = await frame.run.complete(lm.asked.but(temperature=warmer), lm=lm)
@@ -160,7 +169,7 @@ class _Calls:
         with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, IndexError, LMError):
             values = wires.values_in(content.decode("utf-8", "replace"), kind)
             read = wire.read("", values) if wire else None
-            usage = read.usage if read else wires.usage_from(values[-1].get("usage"))
+            usage = read.usage if read else read_usage(values[-1].get("usage"))
             model = read.model if read else str(values[-1].get("model") or "")
         if usage is not None or wire is not None:
             url = str(request.url)
@@ -208,22 +217,22 @@ class Served(httpx2.AsyncBaseTransport):
             said = {"error": {"message": f"{self._lm.name} serves chat completions only, not {request.url.path}"}}
             return httpx2.Response(404, json=said, request=request)
         try:
-            return await _written_by(self._lm, body, request)
+            return await _written_by(self._lm, read_request(body), body, request)
         except LMError as error:
             return _refused(error, request)
         except RedraftError as error:
             raise Through(error) from error
 
 
-async def _written_by(
-    lm: LM, body: Mapping[str, Any], request: httpx2.Request, *, temperature: float | None = None
-) -> httpx2.Response:
+async def _written_by(lm: LM, asked: Request, body: Mapping[str, Any], request: httpx2.Request) -> httpx2.Response:
     """A chat completion by a redraft model, in the form of the API."""
-    asked = wires.chat_body(body)
-    warmth = temperature if asked.temperature is None else asked.temperature
-    taken = lm.capabilities.temperature
-    completion = await ask(lm, asked.but(temperature=warmth if taken else None))
-    kind, content = wires.chat_reply(completion, streamed=bool(body.get("stream")))
+    completion = await ask(lm, asked if lm.capabilities.temperature else asked.but(temperature=None))
+    kind, content = "application/json", ""
+    if body.get("stream"):
+        usage = bool((body.get("stream_options") or {}).get("include_usage"))
+        chunks = [json.dumps(chunk) for chunk in reply_chunks(completion, lm.name, usage=usage)]
+        kind, content = "text/event-stream", "".join(f"data: {chunk}\n\n" for chunk in [*chunks, "[DONE]"])
+    content = content or json.dumps(reply_body(completion, lm.name))
     return httpx2.Response(200, headers={"content-type": kind}, content=content, request=request)
 
 
@@ -253,6 +262,56 @@ class Wire(_Calls, httpx2.BaseTransport):
         self._inner.close()
 
 
+def metered_copy(client: C, told: Told) -> C:
+    """See `openai.metered`; `told` says which part of an attempt's advice its calls hear."""
+    inner = getattr(client, "_client", None)
+    if isinstance(client, type) or not is_sdk_client(client):
+        raise InputError(f"metered({client!r}): give a client of the openai or anthropic SDK, e.g. AsyncOpenAI()")
+    is_async = hasattr(inner, "aclose")
+    http: Any = (
+        httpx2.AsyncClient(transport=AsyncWire(inner, told)) if is_async else httpx2.Client(transport=Wire(inner, told))
+    )
+    given: Any = client
+    return as_metered(given.copy(http_client=http), is_async)  # type: ignore[no-any-return]
+
+
+def is_sdk_client(client: object) -> bool:
+    """True for what `metered` takes."""
+    inner = getattr(client, "_client", None)
+    return hasattr(inner, "build_request") and callable(getattr(client, "copy", None))
+
+
+def as_metered(client: Any, is_async: bool) -> Any:
+    """The client itself, with the run's retries in place of the SDK's, and the run's errors as they are."""
+    client.__class__ = _kind(client.__class__, is_async)
+    return client
+
+
+@lru_cache(maxsize=64)
+def _kind(kind: Any, is_async: bool) -> type:
+    async def request_async(self: Any, cast_to: Any, options: Any, **more: Any) -> Any:
+        try:
+            return await super(made, self).request(cast_to, _once(options), **more)
+        except Through as through:
+            raise through.error from through.error.__cause__
+
+    def request(self: Any, cast_to: Any, options: Any, **more: Any) -> Any:
+        try:
+            return super(made, self).request(cast_to, _once(options), **more)
+        except Through as through:
+            raise through.error from through.error.__cause__
+
+    made: Any = type(f"Metered{kind.__name__}", (kind,), {"request": request_async if is_async else request})
+    return made  # type: ignore[no-any-return]
+
+
+def _once(options: Any) -> Any:
+    """Inside a run the SDK tries once: the run retries."""
+    if current_frame() is not None:
+        options.max_retries = 0
+    return options
+
+
 def wire_errors() -> tuple[type[BaseException], ...]:
     """What a client raises when a connection fails: of httpx2, and of httpx where somebody uses that."""
     legacy = sys.modules.get("httpx")
@@ -275,9 +334,10 @@ def _json(response: Any) -> Any:
 
 def _refused(error: LMError, request: httpx2.Request) -> httpx2.Response:
     """The refusal as the server's answer, so that the SDK raises its own error; a lost connection as httpx's."""
-    if error.status is not None and error.status >= 400:
+    status = error.status or (400 if isinstance(error, BadRequestError) else 0)
+    if status >= 400:
         said = {"error": {"message": str(error), "type": type(error).__name__}}
-        return httpx2.Response(error.status, json=said, headers={"x-should-retry": "false"}, request=request)
+        return httpx2.Response(status, json=said, headers={"x-should-retry": "false"}, request=request)
     if isinstance(error.__cause__, wire_errors()):
         raise httpx2.ConnectError(str(error), request=request) from error
     raise Through(error) from error

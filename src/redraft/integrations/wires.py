@@ -6,14 +6,15 @@ Pure: knows nothing of connections, runs or SDKs. One `Wire` for each kind of ca
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from redraft.errors import LMError
+from redraft.integrations.advice import told_in
 from redraft.lm.openai_errors import Endpoint, Refusal, as_error
 from redraft.lm.openai_wire import Reply, read_usage, request_body
-from redraft.types import Choice, Completion, Message, Request, Usage
+from redraft.types import Choice, Completion, Message, Request
 
 Body = Mapping[str, Any]
 
@@ -61,19 +62,7 @@ class Wire:
         asked = body.get(self.messages)
         if isinstance(asked, str):
             return {**body, self.messages: f"{asked}\n\n{advice}"}
-        messages = list(asked or ())
-        for at in reversed(range(len(messages))):
-            if messages[at].get("role") == "user" and (content := self._with(messages[at].get("content"), advice)):
-                messages[at] = {**messages[at], "content": content}
-                return {**body, self.messages: messages}
-        return {**body, self.messages: [*messages, {"role": "user", "content": advice}]}
-
-    def _with(self, content: Any, advice: str) -> Any:
-        if isinstance(content, str):
-            return f"{content}\n\n{advice}"
-        if not isinstance(content, list) or any(part.get("type") == "tool_result" for part in content):
-            return None
-        return [*content, {"type": self.text_part, "text": advice}]
+        return {**body, self.messages: told_in(asked or (), advice, part=self.text_part)}
 
 
 def wire_of(path: str) -> Wire | None:
@@ -87,25 +76,6 @@ def values_in(content: str, kind: str) -> list[Any]:
         return [json.loads(content)]
     lines = (line.removeprefix("data:").strip() for line in content.splitlines() if line.startswith("data:"))
     return [json.loads(line) for line in lines if line and line != "[DONE]"]
-
-
-def usage_from(raw: object) -> Usage | None:
-    """The tokens that a reply reports, in the words of OpenAI's or Anthropic's APIs; None if it reports none."""
-    if not isinstance(raw, Mapping):
-        return None
-    if "prompt_tokens" in raw:
-        nothing_written = {"completion_tokens": 0} if "total_tokens" in raw else {}  # embeddings do not say so
-        return read_usage({**nothing_written, **raw})
-    given, written = raw.get("input_tokens"), raw.get("output_tokens")
-    if not isinstance(given, int) or not isinstance(written, int):
-        return None
-    read, made = (raw.get(f"cache_{kind}_input_tokens") or 0 for kind in ("read", "creation"))
-    cached = read or (raw.get("input_tokens_details") or {}).get("cached_tokens") or 0
-    reasoning = (raw.get("output_tokens_details") or {}).get("reasoning_tokens") or 0
-    # Anthropic counts cached tokens beside the input, OpenAI within it
-    return Usage(
-        input_tokens=given + read + made, output_tokens=written, cached_tokens=cached, reasoning_tokens=reasoning
-    )
 
 
 def _failed(name: str, value: object) -> LMError | None:
@@ -143,7 +113,7 @@ def _responses(name: str, values: list[Any]) -> Completion:
         tool_calls=tuple(calls),
         finish_reason="length" if cut else "tool_calls" if calls else "stop",
     )
-    return Completion(choices=(choice,), model=str(whole.get("model") or ""), usage=usage_from(whole.get("usage")))
+    return Completion(choices=(choice,), model=str(whole.get("model") or ""), usage=read_usage(whole.get("usage")))
 
 
 _STOPS = {"max_tokens": "length", "tool_use": "tool_calls", "end_turn": "stop", "stop_sequence": "stop"}
@@ -169,7 +139,7 @@ def _anthropic(name: str, values: list[Any]) -> Completion:
         tool_calls=tuple(calls),
         finish_reason=_STOPS.get(str(whole.get("stop_reason")), whole.get("stop_reason")),
     )
-    return Completion(choices=(choice,), model=str(whole.get("model") or ""), usage=usage_from(whole.get("usage")))
+    return Completion(choices=(choice,), model=str(whole.get("model") or ""), usage=read_usage(whole.get("usage")))
 
 
 def _unstreamed(values: list[Any]) -> dict[str, Any]:
@@ -221,65 +191,3 @@ WIRES = (
     Wire("/responses", ("max_output_tokens",), "input", "openai", "input_text", _responses, _plain_responses),
     Wire("/v1/messages", ("max_tokens",), "messages", "anthropic", "text", _anthropic, _plain_anthropic),
 )
-
-
-def chat_body(request: Body) -> Request:
-    """A chat-completions body as a `Request` for another model: what only the first one's provider knows is left out."""
-    asked = request.get("response_format") or {}
-    schema = (asked.get("json_schema") or {}).get("schema") if asked.get("type") == "json_schema" else None
-    stop = request.get("stop") or ()
-    return Request(
-        messages=tuple(request["messages"]),
-        temperature=request.get("temperature"),
-        top_p=request.get("top_p"),
-        max_tokens=request.get("max_completion_tokens") or request.get("max_tokens"),
-        stop=(stop,) if isinstance(stop, str) else tuple(stop),
-        seed=request.get("seed"),
-        n=request.get("n") or 1,
-        schema=schema,
-        tools=tuple(request.get("tools") or ()),
-        tool_choice=request.get("tool_choice"),
-        effort=request.get("reasoning_effort"),
-    )
-
-
-def chat_reply(completion: Completion, *, streamed: bool) -> tuple[str, str]:
-    """A completion as a chat-completions reply: content type and content."""
-    said = "delta" if streamed else "message"
-    choices = [
-        {
-            "index": i,
-            said: _said(choice, streamed=streamed),
-            "finish_reason": choice.finish_reason or ("tool_calls" if choice.tool_calls else "stop"),
-        }
-        for i, choice in enumerate(completion.choices)
-    ]
-    usage = completion.usage or Usage()
-    reply = {
-        "id": "redraft",
-        "object": "chat.completion.chunk" if streamed else "chat.completion",
-        "created": 0,
-        "model": completion.model,
-        "choices": choices,
-        "usage": {
-            "prompt_tokens": usage.input_tokens,
-            "completion_tokens": usage.output_tokens,
-            "total_tokens": usage.tokens,
-        },
-    }
-    if streamed:
-        return "text/event-stream", "".join(_events(reply))
-    return "application/json", json.dumps(reply)
-
-
-def _said(choice: Choice, *, streamed: bool) -> dict[str, Any]:
-    said: dict[str, Any] = {"role": "assistant", "content": choice.text or (None if choice.tool_calls else "")}
-    if choice.tool_calls:
-        calls = [dict(call) for call in choice.tool_calls]
-        said["tool_calls"] = [{"index": i, **call} for i, call in enumerate(calls)] if streamed else calls
-    return said
-
-
-def _events(reply: Mapping[str, Any]) -> Iterator[str]:
-    yield f"data: {json.dumps(reply)}\n\n"
-    yield "data: [DONE]\n\n"

@@ -152,7 +152,21 @@ _FINE = re.compile(
     re.IGNORECASE,
 )
 _FORM = frozenset(
-    "string null minor major critical revise ok verdict issues problem suggestion severity location".split()
+    [
+        "string",
+        "null",
+        "minor",
+        "major",
+        "critical",
+        "revise",
+        "ok",
+        "verdict",
+        "issues",
+        "problem",
+        "suggestion",
+        "severity",
+        "location",
+    ]
 )
 _ITEM = re.compile(r"\s*(?:[-*\u2022]|\d+[.)])\s+(.+)")
 

@@ -60,7 +60,7 @@ class OpenAILM:
         self.max_output = max_output
         self._model = model
         self._provider = provider
-        url = _checked_url(base_url, provider)
+        url = checked_url(base_url, provider)
         host = urlsplit(url).hostname or ""
         variable = re.sub(r"\W", "_", provider).upper() + "_API_KEY"
         key = api_key or os.environ.get(variable) or ("none" if is_loopback(host) else None)
@@ -203,7 +203,8 @@ async def _post(client: openai.AsyncOpenAI, content: bytes, *, stream: bool) -> 
     )
 
 
-def _checked_url(base_url: str | None, provider: str) -> str:
+def checked_url(base_url: str | None, provider: str) -> str:
+    """The base URL to use, without a slash at its end; raises `ConfigError` for what is none."""
     url = base_url or (os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL if provider == "openai" else "")
     url = url.strip()
     if not re.fullmatch(r"https?://[^/\s]\S*", url):

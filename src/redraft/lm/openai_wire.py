@@ -38,6 +38,10 @@ OPTIONAL: Mapping[str, OptionalField] = {
 }
 
 
+GRAMMAR = "%llguidance {}\n"
+"""How a grammar of ours begins on the wire."""
+
+
 def asked(request: Request) -> tuple[str, ...]:
     """The optional fields that the request sets."""
     unset: tuple[Any, ...] = (None, ())
@@ -64,6 +68,11 @@ def request_body(request: Request, model: str, *, cap_name: str, upstream: str =
     messages = with_thoughts(request.messages, upstream)
     if request.prefill is not None:
         messages.append({"role": "assistant", "content": request.prefill})
+    return {"model": model, "messages": messages, **options_of(request, cap_name)}
+
+
+def options_of(request: Request, cap_name: str) -> dict[str, Any]:
+    """The body's fields but for the model and the messages."""
     plain = {
         "temperature": request.temperature,
         "top_p": request.top_p,
@@ -71,16 +80,15 @@ def request_body(request: Request, model: str, *, cap_name: str, upstream: str =
         "stop": list(request.stop) or None,
         "seed": request.seed,
         "n": request.n if request.n > 1 else None,
-        "response_format": None if request.schema is None else _response_format(request.schema),
-        "grammar": None if request.grammar is None else f"%llguidance {{}}\n{request.grammar}",
+        "response_format": None if request.schema is None else response_format(request.schema),
+        "grammar": None if request.grammar is None else GRAMMAR + request.grammar,
         "tools": list(request.tools) or None,
         "tool_choice": request.tool_choice,
         "logprobs": None if request.logprobs is None else True,
         "top_logprobs": request.logprobs or None,
         "reasoning_effort": request.effort,
     }
-    sent = {key: value for key, value in plain.items() if value is not None}
-    return {"model": model, "messages": messages, **sent, **request.extra}
+    return {**{key: value for key, value in plain.items() if value is not None}, **request.extra}
 
 
 def without_system(messages: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -115,11 +123,9 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
-def _response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "json_schema",
-        "json_schema": {"name": "answer", "schema": schema, "strict": is_strict(schema)},
-    }
+def response_format(schema: Mapping[str, Any], name: str = "answer") -> dict[str, Any]:
+    """A schema as the body asks for it."""
+    return {"type": "json_schema", "json_schema": {"name": name, "schema": dict(schema), "strict": is_strict(schema)}}
 
 
 def is_strict(schema: object) -> bool:
@@ -265,28 +271,34 @@ class _Part:
 
 
 def read_usage(raw: object) -> Usage | None:
-    """The reported tokens; None if they are missing or make no sense."""
+    """The reported tokens, in the words of chat completions, of OpenAI's Responses or Anthropic's Messages, or of LangChain;
+    None if they are missing or make no sense.
+    """
     if not isinstance(raw, Mapping):
         return None
-    given, written = _tokens(raw, "prompt_tokens"), _tokens(raw, "completion_tokens")
+    chat = "prompt_tokens" in raw
+    asked, replied = ("prompt", "completion") if chat else ("input", "output")
+    given, written = _tokens(raw, f"{asked}_tokens"), _tokens(raw, f"{replied}_tokens")
+    total = _tokens(raw, "total_tokens") or 0
+    if chat and total and "completion_tokens" not in raw:
+        written = 0  # embeddings do not say so
     if given is None or written is None:
         return None
-    reasoned = (
-        _tokens(raw.get("completion_tokens_details"), "reasoning_tokens") or _tokens(raw, "reasoning_tokens") or 0
-    )
+    # Anthropic counts cached tokens beside the input, the others within it
+    read, made = (0 if chat else _tokens(raw, f"cache_{kind}_input_tokens") or 0 for kind in ("read", "creation"))
+    given += read + made
+    reasoned = _detail(raw, replied, "reasoning_tokens", "reasoning") or _tokens(raw, "reasoning_tokens") or 0
     # Some upstreams leave reasoning out of completion_tokens, but never out of the total; or it shows by itself.
-    output = max(written, (_tokens(raw, "total_tokens") or 0) - given)
+    output = max(written, total - given)
     if reasoned > output:
         output += reasoned
-    cached = _tokens(raw.get("prompt_tokens_details"), "cached_tokens")
-    if cached is None:
-        cached = _tokens(raw, "prompt_cache_hit_tokens")
-    return Usage(
-        input_tokens=given,
-        output_tokens=output,
-        cached_tokens=min(cached or 0, given),
-        reasoning_tokens=reasoned,
-    )
+    cached = _detail(raw, asked, "cached_tokens", "cache_read") or _tokens(raw, "prompt_cache_hit_tokens") or read
+    return Usage(input_tokens=given, output_tokens=output, cached_tokens=min(cached, given), reasoning_tokens=reasoned)
+
+
+def _detail(raw: Mapping[str, Any], word: str, *names: str) -> int | None:
+    told = raw.get(f"{word}_tokens_details") or raw.get(f"{word}_token_details")
+    return next(filter(None, (_tokens(told, name) for name in names)), None)
 
 
 def _tokens(raw: object, key: str) -> int | None:

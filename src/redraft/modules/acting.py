@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from redraft.errors import ParseError
-from redraft.modules.calls import arguments_of, mended_object, named, read_arguments
-from redraft.modules.fields import _objects, _plain_name
+from redraft.modules.fields import objects
 from redraft.modules.forms import ask
 from redraft.modules.toolbox import Tool
 from redraft.modules.wire import Style, parse
+from redraft.modules.written import arguments_of, calls_in, named, read_arguments
 from redraft.protocols import LM
 from redraft.refusals import refuses
 from redraft.signature import SignatureSpec
@@ -327,51 +327,18 @@ def _is_object(text: str) -> bool:
         return False
 
 
-_TOOL_KEYS = ("tool", "tool_name", "name", "action", "function", "next_tool_name")
-_ARGUMENT_KEYS = (
-    "arguments",
-    "args",
-    "parameters",
-    "tool_args",
-    "tool_input",
-    "action_input",
-    "input",
-    "next_tool_args",
-)
-
-
 def _written(choice: Choice, names: tuple[str, ...], id_: str, *, strangers: bool = False) -> Call | None:
     """The first call that stands in the text as JSON. `strangers`: of a tool that is not known, too."""
-    for found in _objects(choice.text):
-        if (call := _as_call(found, names, id_, strangers=strangers)) is not None:
-            return call
-    mended = None if choice.finish_reason == "length" else mended_object(choice.text)
-    return None if mended is None else _as_call(mended, names, id_, strangers=strangers)
-
-
-def _as_call(found: Mapping[str, Any], names: tuple[str, ...], id_: str, *, strangers: bool) -> Call | None:
-    flat = _flat(found)
-    name = next((flat[key] for key in _TOOL_KEYS if isinstance(flat.get(key), str)), "")
-    given = next((flat[key] for key in _ARGUMENT_KEYS if key in flat), None)
-    if given is None and not strangers:
-        return None  # an object with a name in it is no call
-    known = named(names, name) or (name if strangers and given is not None else "")
-    if not known:
-        return None
-    arguments, fault = read_arguments(given)
-    return Call(id_, known, arguments, fault)
-
-
-def _flat(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The object with what stands in its `action` or `function` beside the rest."""
-    inner: Mapping[str, Any] = next(
-        (found[key] for key in ("action", "function") if isinstance(found.get(key), Mapping)), {}
-    )
-    return {_plain_name(str(key)): value for key, value in {**found, **inner}.items()}
+    for said, given in calls_in(choice.text, cut=choice.finish_reason == "length"):
+        if given is None and not strangers:
+            continue  # an object with a name in it is no call
+        if name := named(names, said) or (said if strangers and given is not None else ""):
+            return Call(id_, name, *read_arguments(given))
+    return None
 
 
 def _thought_in(text: str) -> str:
-    for found in _objects(text):
+    for found in objects(text):
         thought = found.get("thought") or found.get("next_thought")
         return thought.strip() if isinstance(thought, str) else ""
     return ""

@@ -37,7 +37,7 @@ def find(signature: SignatureSpec, text: str, *, json_first: bool) -> Found:
 
     Raises `BrokenJSON` if the reply is nothing but JSON that cannot be read.
     """
-    names = {_plain_name(name): name for name in signature.outputs}
+    names = {plain_name(name): name for name in signature.outputs}
     found = (json_first and _in_json(signature, names, text)) or _in_tags(signature, names, text)
     if found := found or _in_json(signature, names, text):
         return found
@@ -45,7 +45,7 @@ def find(signature: SignatureSpec, text: str, *, json_first: bool) -> Found:
     if bare.startswith("{"):
         if found := _in_broken_json(names, bare):
             return found
-        if next(_objects(bare), None) is not None:
+        if next(objects(bare), None) is not None:
             return Found({})
         raise BrokenJSON(bare)
     found = _in_lines(signature, names, text)
@@ -60,7 +60,8 @@ def whole(field: Field) -> bool:
     return field.type in (str, bool) or get_origin(field.type) is Literal
 
 
-def _plain_name(name: str) -> str:
+def plain_name(name: str) -> str:
+    """A name without what models change in it: case, spaces, hyphens."""
     return re.sub(r"[\s_-]+", "_", name.strip()).casefold()
 
 
@@ -81,8 +82,8 @@ def _value(field: Field, text: str) -> Any:
 
 
 def _in_json(signature: SignatureSpec, names: Mapping[str, str], text: str) -> Found | None:
-    for candidate in _objects(text):
-        values = {names[plain]: v for k, v in candidate.items() if (plain := _plain_name(k)) in names}
+    for candidate in objects(text):
+        values = {names[plain]: v for k, v in candidate.items() if (plain := plain_name(k)) in names}
         if len(names) == 1 and len(candidate) != len(values) and _is_object(signature):
             return Found(dict.fromkeys(signature.outputs, candidate))  # the value itself, without the field's name
         if values:
@@ -94,7 +95,7 @@ def _in_broken_json(names: Mapping[str, str], text: str) -> Found | None:
     """JSON whose only fault is a quote or a comma inside a text: the known keys say where each value ends."""
     if not text.endswith("}"):
         return None
-    marks = [m for m in _KEY.finditer(text) if _plain_name(m[1]) in names]
+    marks = [m for m in _KEY.finditer(text) if plain_name(m[1]) in names]
     values: dict[str, Any] = {}
     for i, match in enumerate(marks):
         end = marks[i + 1].start() if i + 1 < len(marks) else len(text) - 1
@@ -105,7 +106,7 @@ def _in_broken_json(names: Mapping[str, str], text: str) -> Found | None:
             if len(part) < 2 or part[0] != '"' or part[-1] != '"':
                 return None
             value = part[1:-1].replace("\\n", "\n").replace('\\"', '"')
-        values.setdefault(names[_plain_name(match[1])], value)
+        values.setdefault(names[plain_name(match[1])], value)
     return Found(values) if len(values) == len(names) else None
 
 
@@ -114,7 +115,8 @@ def _is_object(signature: SignatureSpec) -> bool:
     return "$ref" in schema or schema.get("type") == "object"
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
+def objects(text: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects that stand in a text, in order; those inside another are part of it."""
     at = text.find("{")
     for _ in range(_TRIES):
         if at < 0:
@@ -133,7 +135,7 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 
 def _in_tags(signature: SignatureSpec, names: Mapping[str, str], text: str) -> Found | None:
     """Values between `<name>` and `</name>`; where the end is missing, up to the next field or the end of the text."""
-    marks = [(m.start(), m.end(), m[1], names[p]) for m in _TAG.finditer(text) if (p := _plain_name(m[2])) in names]
+    marks = [(m.start(), m.end(), m[1], names[p]) for m in _TAG.finditer(text) if (p := plain_name(m[2])) in names]
     values: dict[str, Any] = {}
     opened, done = "", 0
     for i, (start, end, slash, name) in enumerate(marks):
@@ -183,7 +185,7 @@ def _in_lines(signature: SignatureSpec, names: Mapping[str, str], text: str) -> 
     first_of: dict[str, tuple[int, int]] = {}
     for i, match in enumerate(marks):
         end = marks[i + 1].start() if i + 1 < len(marks) else len(text)
-        first_of.setdefault(names[_plain_name(match[1] or match[2])], (match.end(), end))
+        first_of.setdefault(names[plain_name(match[1] or match[2])], (match.end(), end))
     if not first_of:
         return None
     for name, (start, end) in first_of.items():

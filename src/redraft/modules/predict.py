@@ -110,7 +110,7 @@ class Predict(Module):
                 journal = frame.run.journal
                 key = journal.key(frame.scope, "parse_error")
                 journal.note("parse_error", scope=frame.scope, key=key, error=str(error))
-                thoughts += _only_thought(completion)
+                thoughts += only_thought(completion)
                 if thoughts > 1:
                     break
         assert error is not None
@@ -133,7 +133,7 @@ class Predict(Module):
         advice = frame.advice
         temperature = self.temperature if advice.temperature is None else advice.temperature
         effort, max_tokens = advice.effort or self.sampling.get("effort"), self.max_tokens
-        if error is not None and error.completion is not None and _only_thought(error.completion):
+        if error is not None and error.completion is not None and only_thought(error.completion):
             effort, max_tokens = differently(lm, error.completion, effort, max_tokens)
         return Request(
             messages=compose(
@@ -199,5 +199,6 @@ def _this_schema(of: Request | Mapping[str, Any]) -> str:
     return f"schema {digest(of.schema if isinstance(of, Request) else of)}"
 
 
-def _only_thought(completion: Completion | None) -> bool:
+def only_thought(completion: Completion | None) -> bool:
+    """True for a reply of reasoning and nothing else."""
     return bool(completion and completion.reasoning and not completion.text.strip() and not completion.tool_calls)

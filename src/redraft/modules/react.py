@@ -20,13 +20,13 @@ from redraft.modules.acting import FINISH, Acting, Call, Said, Turn, Worded, act
 from redraft.modules.base import Module
 from redraft.modules.calls import cut, observe
 from redraft.modules.forms import ask
-from redraft.modules.predict import Predict, _only_thought, differently
+from redraft.modules.predict import Predict, differently, only_thought
 from redraft.modules.toolbox import as_tools
 from redraft.modules.wire import TOOL_CALLS, compose
 from redraft.protocols import LM
 from redraft.record import digest
 from redraft.refusals import refuses, remember_refusal
-from redraft.signature import Signature, SignatureSpec, _did_you_mean
+from redraft.signature import Signature, SignatureSpec, did_you_mean
 from redraft.types import Completion, Message, Prediction, Request
 
 TRAJECTORY = "trajectory"
@@ -162,7 +162,7 @@ class _Talk:
         key = journal.key(self.frame.scope, "parse_error")
         journal.note("parse_error", scope=self.frame.scope, key=key, error=str(error))
         self.error, self.faults = error, self.faults + 1
-        self.thoughts += _only_thought(completion)
+        self.thoughts += only_thought(completion)
         if self.thoughts > 1 or self.faults > _REASKS:
             raise error
 
@@ -202,7 +202,7 @@ class _Talk:
     def _request(self) -> Request:
         react, advice, lm = self.react, self.frame.advice, self.lm
         effort, most = advice.effort or react.sampling.get("effort"), react.max_tokens
-        if self.error is not None and self.error.completion is not None and _only_thought(self.error.completion):
+        if self.error is not None and self.error.completion is not None and only_thought(self.error.completion):
             effort, most = differently(lm, self.error.completion, effort, most)
         temperature = react.temperature if advice.temperature is None else advice.temperature
         return Request(
@@ -259,7 +259,7 @@ class _Talk:
         tool = react.tools.get(call.name)
         if tool is None:
             known = [*self.way.offered]
-            text = f"There is no tool {call.name!r}{_did_you_mean(call.name, known)}; the tools are: {', '.join(known)}"
+            text = f"There is no tool {call.name!r}{did_you_mean(call.name, known)}; the tools are: {', '.join(known)}"
             return {"text": cut(text, react.max_output_chars), "error": "unknown tool"}
         # What the author is told of its answer is none of a tool's business, nor of the modules in it.
         inside = replace(

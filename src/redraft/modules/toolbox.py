@@ -11,12 +11,12 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
-from redraft.coerce import _loosen, shorten
+from redraft.coerce import loosen, shorten
 from redraft.errors import InputError, ParseError
 from redraft.modules.base import Module
 from redraft.registry import wrapped
 from redraft.schemas import faults, validator
-from redraft.signature import _did_you_mean
+from redraft.signature import did_you_mean
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -111,7 +111,7 @@ class Tool:
             return self._model.model_validate(dict(arguments))
         except ValidationError:
             types = {a.name: a.type for a in self._arguments}
-            bent = {k: _loosen(types[k], v) if k in types else v for k, v in arguments.items()}
+            bent = {k: loosen(types[k], v) if k in types else v for k, v in arguments.items()}
         try:
             return self._model.model_validate(bent)
         except ValidationError as error:
@@ -120,7 +120,7 @@ class Tool:
             for fault in error.errors(include_url=False, include_context=False, include_input=False):
                 place = ".".join(map(str, fault["loc"]))
                 unknown = fault["type"] == "extra_forbidden"
-                said = f"unknown argument{_did_you_mean(place, known)}" if unknown else fault["msg"]
+                said = f"unknown argument{did_you_mean(place, known)}" if unknown else fault["msg"]
                 wrong.append(f"{place}: {said}")
             raise ParseError(_told(wrong) + self._wanted()) from None
 

@@ -15,8 +15,9 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from redraft.errors import InputError, ParseError
-from redraft.modules.fields import BrokenJSON, Found, _objects, find, whole
+from redraft.modules.fields import BrokenJSON, Found, find, whole
 from redraft.modules.forms import ask
+from redraft.modules.written import calls_in
 from redraft.signature import Field, SignatureSpec
 from redraft.types import Capabilities, Choice, Completion, Message, Prediction, draft_text
 
@@ -127,7 +128,7 @@ def _blocks(signature: SignatureSpec, inputs: Mapping[str, Any], *, labelled: bo
     alone = len(values) == 1
     blocks: list[Any] = []
     for name, value in values:
-        parts = _parts(value)
+        parts = parts_of(value)
         if parts is None:
             text = value if type(value) is str else to_text(value, name)
             blocks.append(text if alone and not labelled else _paragraph(signature.inputs.get(name), name, text))
@@ -142,8 +143,8 @@ def _all_have(value: Any, key: str) -> bool:
     return all(isinstance(item, Mapping) and isinstance(item.get(key), str) for item in value)
 
 
-def _parts(value: Any) -> list[Any] | None:
-    """The content parts that the value is, or None."""
+def parts_of(value: Any) -> list[Any] | None:
+    """The content parts (texts, images) that a value is, or None."""
     items = [value] if isinstance(value, Mapping) else value
     return list(items) if _all_have(items, "type") and all(i["type"] in _PARTS for i in items) else None
 
@@ -188,7 +189,7 @@ def restate(inputs: Mapping[str, Any], before: str, after: str) -> Any:
     """
     blocks: list[Any] = [before] if before else []
     for name, value in inputs.items():
-        parts = _parts(value)
+        parts = parts_of(value)
         if _all_have(value, "role"):
             blocks += [block for message in value for block in _told(message)]
         elif parts is None:
@@ -209,7 +210,7 @@ def _told(message: Message) -> list[Any]:
     elif content and not isinstance(content, str):
         told.append(f"{who}:")
         for part in content:
-            known = _parts(part)
+            known = parts_of(part)
             told += [part["text"]] if known and part["type"] == "text" else known or [to_text(part, "message")]
     if calls := message.get("tool_calls"):
         told.append(f"{who} calls tools: {to_text(list(calls), 'message')}")
@@ -263,7 +264,7 @@ def _fields(signature: SignatureSpec, completion: Completion, reply: Choice, sty
     if style == "plain" and asked.plain:
         return dict.fromkeys(asked.outputs, reply.text)
     if [*asked.outputs] == [TOOL_CALLS]:
-        return {TOOL_CALLS: _calls_in(reply.text)}
+        return {TOOL_CALLS: _calls_in(reply.text, cut=reply.finish_reason == "length")}
     return _written(asked, completion, reply, style)
 
 
@@ -288,16 +289,13 @@ def _written(signature: SignatureSpec, completion: Completion, reply: Choice, st
         raise ParseError(f"{cut}, {error}{more}" if cut else str(error)) from None
 
 
-def _calls_in(text: str) -> list[Any]:
+def _calls_in(text: str, *, cut: bool) -> list[Any]:
     """The calls that a model without tool calls of its own wrote as JSON; a text that is none calls nothing."""
     calls = []
-    for found in _objects(text):
-        function = found.get("function")
-        function = function if isinstance(function, Mapping) else found
-        arguments = next((function[key] for key in ("arguments", "parameters") if key in function), None)
-        if isinstance(function.get("name"), str) and isinstance(arguments, Mapping | str):
-            given = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-            calls.append({"type": "function", "function": {"name": function["name"], "arguments": given}})
+    for name, given in calls_in(text, cut=cut):
+        if name and isinstance(given, Mapping | str):
+            arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+            calls.append({"type": "function", "function": {"name": name, "arguments": arguments}})
     return calls
 
 

@@ -15,9 +15,10 @@ from dspy import lm15
 
 from redraft.config import resolve_lm
 from redraft.errors import RedraftError
-from redraft.integrations.dspy import wire
 from redraft.integrations.dspy.failures import as_engine_error
-from redraft.integrations.dspy.route import Escaped, awaited, buy, here
+from redraft.integrations.dspy.purchases import Escaped, awaited, buy, here
+from redraft.integrations.dspy.wire import as_tool_arguments, without_own
+from redraft.lm.openai_chat import read_request, reply_body
 from redraft.protocols import LM, Delta
 from redraft.run import Run
 from redraft.sync import private_loop, submit
@@ -180,15 +181,15 @@ async def _reply(engine: _Engine, request: Any, on_delta: Callable[[Delta], None
 def _asked(request: Any) -> Request:
     """An lm15 request as ours, by way of the chat-completions body that DSPy's own dialect writes."""
     body = lm15.OpenAIChatLM(api_key=_DIALECT).build_request(request, stream=False).body
-    return wire.read(json.loads(body))
+    return read_request(without_own(json.loads(body)))
 
 
 def _response(engine: _Engine, completion: Completion) -> Any:
-    body = wire.chat_body(completion, 0, engine.redraft_model.name)
+    body = reply_body(completion, engine.redraft_model.name)
     message = body["choices"][0]["message"]
     if "tool_calls" in message:
-        message["tool_calls"] = wire.as_tool_arguments(message["tool_calls"])
-    response = lm15.response_from_openai_chat(body, model=engine.redraft_model.name)
+        message["tool_calls"] = as_tool_arguments(message["tool_calls"])
+    response = lm15.response_from_openai_chat(body, choice=0)
     return replace(response, provider_data=None)
 
 

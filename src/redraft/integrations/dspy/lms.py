@@ -17,9 +17,9 @@ from redraft.errors import InputError, UnsupportedError
 from redraft.frame import wants_new
 from redraft.integrations.dspy.engine import AsyncRedraftEngine, RedraftEngine
 from redraft.integrations.dspy.failures import translated
-from redraft.integrations.dspy.route import FRAME, LIVE, Escaped, as_an_adapter, engine_lm, unrouted
-from redraft.integrations.dspy.wire import completion_of, options_of, usage_of
-from redraft.lm.openai_wire import refuse_unsupported
+from redraft.integrations.dspy.purchases import FRAME, LIVE, Escaped, as_an_adapter, engine_lm, unrouted
+from redraft.integrations.dspy.wire import CAPS, completion_of, usage_of
+from redraft.lm.openai_wire import options_of, refuse_unsupported
 from redraft.lm.prices import price
 from redraft.protocols import LM, Delta
 from redraft.types import Capabilities, Completion, Request, Usage
@@ -117,7 +117,7 @@ class DspyLM:
 
     async def _called(self, request: Request, cache: Mapping[str, Any]) -> Any:
         lm = _once(self.lm)
-        options = {**options_of(request, self.lm.kwargs), **cache}
+        options = {**options_of(request, next((n for n in CAPS if n in self.lm.kwargs), CAPS[0])), **cache}
         messages = [dict(m) for m in request.messages]
         if request.prefill is not None:
             messages.append({"role": "assistant", "content": request.prefill})

@@ -31,11 +31,17 @@ class Program(Module):
 
     alone = True  # its predictors are known to it alone: what walks through a strategy's modules stops here
 
-    def __init__(self, program: Any, *, awaits: bool = False) -> None:
+    def __init__(self, program: Any, *, awaits: bool = False, once: bool = False) -> None:
         if not isinstance(program, dspy.Module):
             raise InputError(f"{program!r} is no dspy.Module")
         self.program = program
         self.awaits = awaits
+        # DSPy looks through a whole program for its predictors, which takes longer than a call: once for one call.
+        self._found = program.named_predictors() if once else None
+
+    def predictors(self) -> list[tuple[str, Any]]:
+        """Its predictors with their paths."""
+        return self.program.named_predictors() if self._found is None else self._found  # type: ignore[no-any-return]
 
     @property
     def signature(self) -> SignatureSpec | None:
@@ -46,8 +52,7 @@ class Program(Module):
     @property
     def lm(self) -> LM | None:
         """The model of its predictors: the first one's own, or DSPy's configured one."""
-        named = self.program.named_predictors()
-        own = next((p.lm for _, p in named if p.lm is not None), None) or dspy.settings.lm
+        own = next((p.lm for _, p in self.predictors() if p.lm is not None), None) or dspy.settings.lm
         return from_dspy(own) if isinstance(own, dspy.BaseLM) else None
 
     def stand_in(self, predictor: Any) -> Any:
@@ -60,7 +65,7 @@ class Program(Module):
     def named_modules(self) -> Iterator[tuple[str, Any]]:
         """Its predictors under the paths that DSPy gives them."""
         known = _stand_ins.setdefault(self, {})
-        for path, predictor in self.program.named_predictors():
+        for path, predictor in self.predictors():
             one = known.get(id(predictor))
             if one is None or one.signature_of is not predictor.signature:
                 if (spec := spec_of(predictor.signature)) is None:
@@ -82,7 +87,7 @@ class Program(Module):
         assert frame is not None
         if frame.run.usage.soft:  # what it buys by itself no reservation holds back: it must not begin
             frame.meter.check_room()
-        told = {id(p): hint for path, p in self.program.named_predictors() if (hint := _own_hint(frame.advice, path))}
+        told = {id(p): hint for path, p in self.predictors() if (hint := _own_hint(frame.advice, path))}
         steps: list[Any] | None = None if dspy.settings.trace is None else []
         with routed(trace=steps, hints=told), taken_from_dspy():
             said = await self._called(inputs)

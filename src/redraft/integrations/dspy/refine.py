@@ -15,12 +15,12 @@ from redraft import strategies
 from redraft.errors import InputError
 from redraft.frame import entered
 from redraft.integrations.dspy.lms import from_dspy, known_lms
-from redraft.integrations.dspy.program import as_module
+from redraft.integrations.dspy.program import Program, as_module
+from redraft.integrations.dspy.purchases import Stream, awaited, here
 from redraft.integrations.dspy.results import returned
 from redraft.integrations.dspy.rewards import as_reward
-from redraft.integrations.dspy.route import Stream, awaited, here
-from redraft.integrations.dspy.wire import usage_dict
 from redraft.journal import CALL
+from redraft.lm.openai_chat import usage_dict
 from redraft.result import Result
 from redraft.types import Usage
 
@@ -64,7 +64,7 @@ class Refine(dspy.Module):
     def strategy(self, *, awaits: bool = False) -> Any:
         """The strategy of one call, out of what this module holds now."""
         return self._strategy(
-            as_module(self.module, awaits=awaits),
+            Program(self.module, awaits=awaits, once=True),
             self.N,
             as_reward(self.reward_fn),
             self.threshold,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from redraft.lm.openai_wire import is_strict
+from redraft.lm.openai_wire import read_usage, response_format
 from redraft.types import Choice, Completion, Request, Usage
 
 CONNECTION = frozenset(
@@ -17,61 +17,29 @@ CONNECTION = frozenset(
 )
 """Settings of a connection, secrets among them: they stay with the LM and are in no request."""
 
-_OWN = frozenset({"cache", "rollout_id", "num_retries", "stream", "stream_options", "model", "messages"})
-_CAPS = ("max_tokens", "max_completion_tokens")
+_OWN = frozenset({"cache", "rollout_id", "num_retries", "stream", "stream_options", "model"})
+CAPS = ("max_tokens", "max_completion_tokens")
+"""What the cap on a reply is called."""
 _FINISH = {"tool_call": "tool_calls"}
+
+
+def without_own(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a call that are the model's to read, not DSPy's or the connection's."""
+    return {k: v for k, v in options.items() if k not in CONNECTION | _OWN}
 
 
 def carried(messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> Request:
     """A call that DSPy makes of its own LM: sampling where redraft has a say in it, everything else as it is."""
-    given = {k: v for k, v in options.items() if v is not None and k not in CONNECTION | _OWN}
-    cap = next((given.pop(name) for name in _CAPS if name in given), None)
+    given = {k: v for k, v in without_own(options).items() if v is not None}
+    cap = next((given.pop(name) for name in CAPS if name in given), None)
     sampling: dict[str, Any] = {name: given.pop(name) for name in ("temperature", "top_p", "n") if name in given}
     if "stop" in given:
-        sampling["stop"] = _texts(given.pop("stop"))
+        sampling["stop"] = (stop,) if isinstance(stop := given.pop("stop"), str) else tuple(stop)
     if "reasoning_effort" in given:
         sampling["effort"] = given.pop("reasoning_effort")
     if "response_format" in given:
         given["response_format"] = _as_json_schema(given["response_format"])
     return Request(messages=tuple(messages), max_tokens=cap, extra=given, **sampling)
-
-
-def read(body: Mapping[str, Any]) -> Request:
-    """A chat-completions body as a request to a model of ours."""
-    given = {k: v for k, v in body.items() if v is not None and k not in CONNECTION | _OWN}
-    cap = next((given.pop(name) for name in _CAPS if name in given), None)
-    names = ("temperature", "top_p", "n", "seed", "tool_choice")
-    known: dict[str, Any] = {name: given.pop(name) for name in names if name in given}
-    known["stop"] = _texts(given.pop("stop", ()))
-    known["tools"] = tuple(given.pop("tools", ()))
-    known["effort"] = given.pop("reasoning_effort", None)
-    top = given.pop("top_logprobs", 0)
-    known["logprobs"] = top if given.pop("logprobs", None) else None
-    asked = given.pop("response_format", None) or {}
-    if asked.get("type") == "json_schema":
-        known["schema"] = asked["json_schema"].get("schema", {"type": "object"})
-    elif asked.get("type") == "json_object":
-        known["schema"] = {"type": "object"}
-    return Request(messages=tuple(body["messages"]), max_tokens=cap, extra=given, **known)
-
-
-def options_of(request: Request, own: Mapping[str, Any]) -> dict[str, Any]:
-    """The keyword arguments with which a dspy.LM, whose defaults are `own`, makes this call."""
-    cap = _CAPS[1] if _CAPS[1] in own else _CAPS[0]
-    plain = {
-        "temperature": request.temperature,
-        "top_p": request.top_p,
-        cap: request.max_tokens,
-        "stop": list(request.stop) or None,
-        "n": request.n if request.n > 1 else None,
-        "response_format": None if request.schema is None else _response_format(request.schema),
-        "tools": list(request.tools) or None,
-        "tool_choice": request.tool_choice,
-        "logprobs": None if request.logprobs is None else True,
-        "top_logprobs": request.logprobs or None,
-        "reasoning_effort": request.effort,
-    }
-    return {**{k: v for k, v in plain.items() if v is not None}, **request.extra}
 
 
 def completion_of(
@@ -92,69 +60,18 @@ def outputs_of(completion: Completion, *, logprobs: bool) -> list[Any]:
     return [o["text"] for o in outputs] if all(len(o) == 1 for o in outputs) else outputs
 
 
-def chat_body(completion: Completion, at: int, name: str) -> dict[str, Any]:
-    """One choice as a chat-completions reply, which DSPy's own reader turns into its response."""
-    choice = completion.choices[at]
-    message: dict[str, Any] = {"role": "assistant", "content": choice.text}
-    if choice.reasoning:
-        message["reasoning_content"] = choice.reasoning
-    if choice.tool_calls:
-        message["tool_calls"] = [*choice.tool_calls]
-    said: dict[str, Any] = {"index": 0, "message": message, "finish_reason": choice.finish_reason or "stop"}
-    if choice.logprobs is not None:
-        said["logprobs"] = {"content": [*choice.logprobs]}
-    body: dict[str, Any] = {"model": completion.model or name, "choices": [said]}
-    if (used := completion.usage) is not None:
-        body["usage"] = usage_dict(used)
-    return body
-
-
-def usage_dict(used: Usage) -> dict[str, Any]:
-    """Tokens in the wire form."""
-    return {
-        "prompt_tokens": used.input_tokens,
-        "completion_tokens": used.output_tokens,
-        "total_tokens": used.tokens,
-        "prompt_tokens_details": {"cached_tokens": used.cached_tokens},
-        "completion_tokens_details": {"reasoning_tokens": used.reasoning_tokens},
-    }
-
-
 def usage_of(entries: Sequence[Mapping[str, Any]]) -> Usage | None:
     """The tokens of DSPy's usage entries together; None if they report none."""
-    total = Usage()
-    for entry in entries:
-        given, written = _number(entry, "prompt_tokens"), _number(entry, "completion_tokens")
-        if not given and not written:
-            continue
-        total += Usage(
-            input_tokens=given,
-            output_tokens=written,
-            cached_tokens=min(given, _number(entry.get("prompt_tokens_details"), "cached_tokens")),
-            reasoning_tokens=min(written, _number(entry.get("completion_tokens_details"), "reasoning_tokens")),
-        )
+    nothing = {"prompt_tokens": 0, "completion_tokens": 0}
+    told = [read_usage({**nothing, **{k: v for k, v in plain(e).items() if v is not None}}) for e in entries]
+    total = sum((used for used in told if used is not None), Usage())
     return total if total.tokens else None
 
 
-def told_in(messages: Sequence[Mapping[str, Any]], text: str) -> tuple[dict[str, Any], ...]:
-    """The messages with a text in the last user message: before a closing paragraph that says how to answer, which has
-    to stay the last thing that a small model reads.
+def before_the_form(content: str, text: str) -> str:
+    """A user's text with a paragraph more: before a closing paragraph that says how to answer, which has to stay the last
+    thing that a small model reads.
     """
-    told = [dict(m) for m in messages]
-    last = next((m for m in reversed(told) if m.get("role") == "user"), None)
-    if last is None:
-        return (*told, {"role": "user", "content": text})
-    content = last.get("content") or ""
-    if isinstance(content, str):
-        last["content"] = _before_the_form(content, text)
-    elif content and content[-1].get("type") == "text":
-        last["content"] = [*content[:-1], {**content[-1], "text": _before_the_form(content[-1]["text"], text)}]
-    else:
-        last["content"] = [*content, {"type": "text", "text": text}]
-    return tuple(told)
-
-
-def _before_the_form(content: str, text: str) -> str:
     before, mark, form = content.rpartition("\n\nRespond with ")
     return f"{before}\n\n{text}{mark}{form}" if mark else f"{content}\n\n{text}"
 
@@ -211,20 +128,7 @@ def _as_json_schema(asked: Any) -> Any:
     """A response format that is a pydantic class as JSON; others are JSON."""
     if not isinstance(asked, type) or not hasattr(asked, "model_json_schema"):
         return asked
-    return _response_format(asked.model_json_schema(), asked.__name__)
-
-
-def _response_format(schema: Mapping[str, Any], name: str = "answer") -> dict[str, Any]:
-    return {"type": "json_schema", "json_schema": {"name": name, "schema": dict(schema), "strict": is_strict(schema)}}
-
-
-def _texts(stop: Any) -> tuple[str, ...]:
-    return (stop,) if isinstance(stop, str) else tuple(stop or ())
-
-
-def _number(entry: Any, key: str) -> int:
-    value = entry.get(key) if isinstance(entry, Mapping) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return response_format(asked.model_json_schema(), asked.__name__)
 
 
 def as_tool_arguments(calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from redraft.errors import AuthError, BadRequestError, ConfigError, LMError, Tra
 from redraft.lm.native import install
 from redraft.lm.native.clients import Connected, Line, Sending, connected, sending
 from redraft.lm.native.table import Door
-from redraft.lm.openai import _checked_url, is_loopback
+from redraft.lm.openai import checked_url, is_loopback
 from redraft.lm.openai_errors import Endpoint
 from redraft.lm.openai_wire import refuse_unsupported
 from redraft.protocols import Delta
@@ -46,7 +46,7 @@ class NativeLM:
         self.parallel = parallel
         self._model = model
         self._door = door
-        url = None if base_url is None else _checked_url(base_url, door.name)
+        url = None if base_url is None else checked_url(base_url, door.name)
         loopback = url is not None and is_loopback(_host(url))
         key = api_key or door.key() or ("none" if loopback else None)
         variable = " or ".join(door.keys) or "your cloud credentials"
