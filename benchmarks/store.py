@@ -6,6 +6,7 @@ rows that follow later: a case ends when all of its rows are in the database.
 """
 
 import asyncio
+import json
 import shutil
 import sqlite3
 import tempfile
@@ -25,7 +26,23 @@ DATA = {
     "usage": {"prompt_tokens": 212, "completion_tokens": 88},
     "text": "La Maison is a fine place to eat. " * 8,
 }
+SYSTEM = {"content": "You write short reviews of restaurants. " * 15, "role": "system"}
 JOURNAL = [Event(seq=i, kind="reply", time=1.7e9, scope="a.b[0]", key="k" * 32, data=DATA) for i in range(EVENTS)]
+
+
+def asked(turn: int) -> dict[str, object]:
+    """An intent's data: 600 characters that every call sends, and 400 that two calls do."""
+    user = {"content": f"Review no. {turn // 2}. " + "Say what one eats there, and what it costs. " * 9, "role": "user"}
+    body = {"messages": [SYSTEM, user], "model": "openai/gpt-4o", "temperature": 0.7}
+    content = json.dumps(body, separators=(",", ":"), sort_keys=True)
+    return {"content": content, "role": "author", "cap": None, "reserved": {"calls": 1, "uncertain_tokens": 1200}}
+
+
+CALLS = [
+    Event(seq=i, kind="call" if i % 2 else "intent", time=1.7e9, scope="a.b[0]", key="k" * 32, data=data)
+    for i in range(EVENTS)
+    for data in [DATA if i % 2 else asked(i // 2)]
+]
 
 
 def floor(store: SqliteStore) -> None:
@@ -52,6 +69,27 @@ def without_the_plain_file(store: SqliteStore) -> None:
     """What Windows pays, where every append waits for its transaction."""
     store._insurance.write = lambda *_: False
     one_after_another(store)
+
+
+def calls_one_after_another(store: SqliteStore) -> None:
+    """An intent with its messages and a reply, in turn."""
+
+    async def main() -> None:
+        for event in CALLS:
+            await store.append("run", (event,))
+
+    asyncio.run(main())
+
+
+def calls_of_tasks_at_once(store: SqliteStore) -> None:
+    async def task(number: int) -> None:
+        for event in CALLS[: EVENTS // TASKS]:
+            await store.append(f"run {number}", (event,))
+
+    async def main() -> None:
+        await asyncio.gather(*(task(number) for number in range(TASKS)))
+
+    asyncio.run(main())
 
 
 def tasks_at_once(store: SqliteStore) -> None:
@@ -93,6 +131,8 @@ def main() -> None:
         "the same, each waits for its transaction": without_the_plain_file,
         f"awaited, {TASKS} tasks at once": tasks_at_once,
         "not awaited": not_awaited,
+        "calls, awaited, one after another": calls_one_after_another,
+        f"calls, awaited, {TASKS} tasks at once": calls_of_tasks_at_once,
     }
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in cases}
     for _ in range(ROUNDS):

@@ -2,8 +2,17 @@
 
 import os
 
+import pytest
+
+from redraft import purchase
 from redraft.lm.native.table import DOORS
 
 os.environ["REDRAFT_DISCOVER"] = "0"  # no test meets the developer's own model servers; processes inherit it
 for variable in {key for door in DOORS.values() for key in door.keys}:
     os.environ.pop(variable, None)  # nor spends the developer's money
+
+
+@pytest.fixture(autouse=True)
+def _fresh_gates():
+    """No test waits at a gate that another one's "too many requests" has shut."""
+    purchase._gates.clear()

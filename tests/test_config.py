@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
-from redraft import Predict, Refine, config, configure, context, registry
+from redraft import Predict, Refine, SqliteStore, config, configure, context, registry
 from redraft.budget import Budget
-from redraft.config import EMBEDDED, project_file, resolve_lm, settings
+from redraft.config import EMBEDDED, project_file, resolve_lm, settings, store_in_force
 from redraft.errors import ConfigError
 from redraft.journal import MemoryStore
 from redraft.testing import ScriptedLM
@@ -21,14 +24,16 @@ URL, OTHER_URL = "http://localhost:9/v1", "http://localhost:8/v1"
 @pytest.fixture(autouse=True)
 def alone(monkeypatch, tmp_path):
     """A folder, an environment and a process without settings."""
-    for name in ("REDRAFT_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+    for name in ("REDRAFT_MODEL", "REDRAFT_STORE", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(config, "_process", config.Settings())
     monkeypatch.setattr(config, "_lms", {})
     monkeypatch.setattr(config, "_resolved", {})
     monkeypatch.setattr(config, "_told", set())
+    monkeypatch.setattr(config, "_stores_said", {})
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    yield tmp_path
+    config.close_stores()
 
 
 def where(lm):
@@ -424,7 +429,7 @@ def in_context(**changes):
         {"base_url": 5},
         {"budget": 5},
         {"budget": None},
-        {"store": "runs.db"},
+        {"store": 5},
         {"seed": "x"},
         {"tries": 0},
         {"tries": "4"},
@@ -455,3 +460,73 @@ def test_a_makers_name_on_a_given_server_is_asked_there(tmp_path, monkeypatch):
 def test_a_provider_that_is_nearly_right_is_offered():
     with pytest.raises(ConfigError, match=r"did you mean openai/gpt-4.1\?"):
         resolve_lm("OpenAI/gpt-4.1")
+
+
+# where runs are kept
+
+
+def place():
+    store = store_in_force()
+    return None if store is None else Path(store.path).name
+
+
+def test_the_order_of_the_places(alone, monkeypatch):
+    assert place() is None, "in memory"
+    (alone / "redraft.toml").write_text('store = "file.db"\n')
+    configure()
+    assert place() == "file.db"
+    monkeypatch.setenv("REDRAFT_STORE", "variable.db")
+    assert place() == "variable.db"
+    configure(store="configured.db")
+    with context(store=Path("context.db")):
+        assert place() == "context.db"
+    assert place() == "configured.db"
+    assert Path(store_in_force("argument.db").path).name == "argument.db"
+    with context(store=None):
+        assert place() is None, "None says: in memory, whatever else is configured"
+    with context(store=""):
+        assert place() == "variable.db"
+    store = MemoryStore()
+    with context(store=store):
+        assert store_in_force() is store
+
+
+def test_a_path_is_opened_once_and_means_what_it_meant(alone, monkeypatch):
+    (alone / "deep").mkdir()
+    (alone / "redraft.toml").write_text('store = "kept/runs.db"\n')
+    monkeypatch.chdir(alone / "deep")
+    from_file = store_in_force()
+    assert Path(from_file.path) == alone / "kept" / "runs.db", "seen from the file"
+    assert store_in_force(alone / "kept" / "runs.db") is from_file
+    configure(store="here.db")
+    monkeypatch.chdir(alone)
+    assert Path(store_in_force().path) == alone / "deep" / "here.db"
+    assert store_in_force() is store_in_force()
+
+
+def test_runs_are_kept_where_a_path_says(alone):
+    with context(model=ScriptedLM(["a"]), store=alone / "runs.db"):
+        result = Refine(Predict("q -> a"), N=1, reward_fn=lambda *_: 1)(q="x")
+        assert [e.kind for e in store_in_force().read(result.run_id)] == [e.kind for e in result.events]
+    config.close_stores()
+    assert {file.name for file in alone.iterdir()} == {"runs.db"}
+    with SqliteStore(alone / "runs.db") as store:
+        assert store.run_ids() == [result.run_id]
+
+
+def test_the_usual_place_is_kept_out_of_repositories(alone):
+    store_in_force(config.DEFAULT_STORE).read("")
+    assert (alone / ".redraft" / ".gitignore").read_text() == "*\n"
+    store_in_force("elsewhere/runs.db").read("")
+    assert [file.name for file in (alone / "elsewhere").glob(".*")] == []
+
+
+def test_a_process_that_ends_closes_its_stores(alone):
+    script = """
+import redraft
+from redraft.testing import ScriptedLM
+redraft.configure(model=ScriptedLM(["a"]), store="runs.db")
+redraft.Refine(redraft.Predict("q -> a"), N=1, reward_fn=lambda *_: 1)(q="x")
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert {file.name for file in alone.iterdir()} == {"runs.db"}

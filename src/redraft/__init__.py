@@ -10,6 +10,7 @@ from importlib import import_module
 TYPE_CHECKING = False  # as in `typing`, the import of which would take twenty times as long as everything else here
 if TYPE_CHECKING:
     from redraft import checks, errors, testing
+    from redraft.batch import Batch, BatchItem
     from redraft.budget import Budget
     from redraft.checks import Check, check
     from redraft.config import configure, context
@@ -29,6 +30,8 @@ __version__ = "0.1.0"
 _EXPORTS = {
     "Advice": "redraft.frame",
     "Attempt": "redraft.types",
+    "Batch": "redraft.batch",
+    "BatchItem": "redraft.batch",
     "BestOfN": "redraft.strategies",
     "Budget": "redraft.budget",
     "ChainOfThought": "redraft.modules",
@@ -75,6 +78,8 @@ _EXPORTS = {
 __all__ = [
     "Advice",
     "Attempt",
+    "Batch",
+    "BatchItem",
     "BestOfN",
     "Budget",
     "ChainOfThought",

@@ -5,10 +5,14 @@ Resolution of the model: argument, `context`/`configure`, `REDRAFT_MODEL`, `redr
 one notice on stderr. The notice names the model servers that run on this machine (`REDRAFT_DISCOVER=0` looks for none);
 they are not used unasked. Keys come from the environment only; a file may name the variable (`api_key_env`), never hold
 the key.
+
+Where runs are kept: argument, `context`/`configure`, `REDRAFT_STORE`, the file's `store` (seen from the file), else in
+memory.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib.util
 import os
@@ -22,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from redraft import registry
 from redraft.budget import Budget
-from redraft.errors import ConfigError
+from redraft.errors import ConfigError, StoreError
 from redraft.protocols import LM, Store
 from redraft.types import Event
 
@@ -31,7 +35,9 @@ if TYPE_CHECKING:
 
 EMBEDDED = "local/smollm2-135m"
 DEFAULT_REMOTE = "gpt-4.1-mini"
-FILE_SETTINGS = ("model", "base_url", "api_key_env")
+FILE_SETTINGS = ("model", "base_url", "api_key_env", "store")
+DEFAULT_STORE = ".redraft/runs.db"
+"""Where those keep runs who keep them on disk unasked, seen from where they work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +48,8 @@ class Settings:
     base_url: str | None = None
     budget: Budget = field(default_factory=Budget)
     """For each run that gives no budget of its own."""
-    store: Store | None = None
-    """None keeps the journal in memory."""
+    store: Store | str | os.PathLike[str] | None = ""
+    """A path is opened once a process. None keeps the journal in memory; "" is what `REDRAFT_STORE` or the file says."""
     seed: int | None = None
     """Seed of each run; None draws one and records it."""
     tries: int = 4
@@ -62,6 +68,8 @@ _local: ContextVar[Mapping[str, Any] | None] = ContextVar("redraft_settings", de
 _lock = threading.Lock()
 _lms: dict[tuple[str | None, ...], LM] = {}
 _resolved: dict[tuple[str | None, ...], LM] = {}
+_stores: dict[str, Store] = {}
+_stores_said: dict[tuple[str, str | None], str | None] = {}
 _VARIABLES = ["REDRAFT_MODEL", "OPENAI_BASE_URL", "OPENAI_API_KEY", "REDRAFT_LOCAL_MODEL"]
 """What the resolution depends on; those of other providers join once they have been asked for."""
 _ALSO = {"local": ["REDRAFT_LOCAL_MODEL", "REDRAFT_CACHE"], "ollama": ["OLLAMA_HOST"]}
@@ -75,13 +83,15 @@ def configure(**changes: Any) -> None:
     """Set defaults for the whole process, e.g. `configure(model="openai/gpt-4.1-mini", budget=Budget(calls=20))`."""
     global _process  # noqa: PLW0603 - process-wide by meaning
     with _lock:
-        _process = _changed(_process, changes)
+        _process = _changed(_process, _placed(changes))
         _resolved.clear()  # files are read once in a folder, and again after this
+        _stores_said.clear()
 
 
 @contextmanager
 def context(**changes: Any) -> Iterator[Settings]:
     """Set defaults for a block of code; neither other threads nor other tasks see them."""
+    changes = _placed(changes)
     _changed(_process, changes)
     token = _local.set({**(_local.get() or {}), **changes})
     try:
@@ -108,6 +118,12 @@ def _changed(base: Settings, changes: Mapping[str, Any]) -> Settings:
     return replace(base, **changes)
 
 
+def _placed(changes: dict[str, Any]) -> dict[str, Any]:
+    """A store's path means what it means here, wherever the process goes."""
+    store = changes.get("store")
+    return {**changes, "store": _absolute(store)} if store and isinstance(store, str | os.PathLike) else changes
+
+
 def check_fits(values: Mapping[str, Any]) -> None:
     """Raise `ConfigError` for a value that is no such setting."""
     for name, value in values.items():
@@ -120,7 +136,7 @@ _FITTING: dict[str, tuple[Callable[[Any], bool], str]] = {
     "model": (lambda v: v is None or isinstance(v, str | LM), "a model's name or an LM"),
     "base_url": (lambda v: v is None or isinstance(v, str), "a URL"),
     "budget": (lambda v: isinstance(v, Budget), "a Budget, e.g. Budget(calls=10)"),
-    "store": (lambda v: v is None or isinstance(v, Store), "a Store, e.g. SqliteStore(path)"),
+    "store": (lambda v: v is None or isinstance(v, str | os.PathLike | Store), "a path, or a SqliteStore(path)"),
     "seed": (lambda v: v is None or isinstance(v, int), "a whole number"),
     "listeners": (lambda v: isinstance(v, list | tuple) and all(map(callable, v)), "a list of functions of an Event"),
     "cache": (
@@ -129,6 +145,44 @@ _FITTING: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "tries": (lambda v: isinstance(v, int) and v >= 1, "how often a call is tried in all, 1 or more"),
 }
+
+
+def store_in_force(store: Store | str | os.PathLike[str] | None = None) -> Store | None:
+    """The given store, or the configured one; None: in memory. A path is opened once a process, and closed when it ends."""
+    wanted = settings().store if store is None else store
+    if isinstance(wanted, str) and not wanted:
+        wanted = store_said()
+    if wanted is None or not isinstance(wanted, str | os.PathLike):
+        return wanted
+    path = _absolute(wanted)
+    with _lock:
+        if path not in _stores:
+            if not _stores:
+                atexit.register(close_stores)
+            _stores[path] = registry.load("redraft.store.sqlite:SqliteStore")(path)
+        return _stores[path]
+
+
+def _absolute(path: str | os.PathLike[str]) -> str:
+    return os.path.realpath(os.path.expanduser(path))  # noqa: PTH111 - asked for every run, where a Path costs more
+
+
+def store_said() -> str | None:
+    """The path that `REDRAFT_STORE` or the project's file says."""
+    said = (_folder(), os.environ.get("REDRAFT_STORE"))
+    if said not in _stores_said:
+        _stores_said[said] = said[1] or project_file().get("store")
+    return _stores_said[said]
+
+
+def close_stores() -> None:
+    """Close the stores that were opened by their path; what a store cannot write any more, it has logged and kept."""
+    with _lock:
+        stores = list(_stores.values())
+        _stores.clear()
+    for store in stores:
+        with contextlib.suppress(StoreError):
+            store.close()
 
 
 def resolve_lm(model: LM | str | None = None, base_url: str | None = None) -> LM:
@@ -301,6 +355,8 @@ def _checked(path: Path, content: Any) -> dict[str, Any]:
     for name, value in content.items():
         if not isinstance(value, str) or not value.strip():
             raise ConfigError(f"{path}: {name} must be a text, got {value!r}")
+    if "store" in content:
+        content["store"] = _absolute(path.parent / path.__class__(content["store"]).expanduser())
     return content
 
 

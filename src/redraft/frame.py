@@ -126,8 +126,13 @@ def current_frame() -> Frame | None:
 
 def wants_new() -> bool:
     """True where a reply has to be a new one: an LM with a cache of its own goes past it."""
-    frame = _frame.get()
-    return _anew.get() if frame is None else frame.fresh
+    frame = _frame.get() or _payer.get()
+    return frame is not None and frame.fresh
+
+
+def payer() -> Frame | None:
+    """For an LM: the frame whose call it works on; None where no run asks."""
+    return _payer.get()
 
 
 def warn(text: str) -> None:
@@ -191,14 +196,14 @@ class paying:  # noqa: N801 - see `entered`
 
     def __enter__(self) -> None:
         local = {**(_local.get() or {}), **_PAID}
-        self._tokens = (_anew.set(wants_new()), _frame.set(None), _local.set(local))
+        self._tokens = (_payer.set(_frame.get() or _payer.get()), _frame.set(None), _local.set(local))
 
     def __exit__(self, *_: object) -> None:
-        anew, frame, local = self._tokens
+        asks, frame, local = self._tokens
         _local.reset(local)
         _frame.reset(frame)
-        _anew.reset(anew)
+        _payer.reset(asks)
 
 
-_anew: ContextVar[bool] = ContextVar("redraft_anew", default=False)
+_payer: ContextVar[Frame | None] = ContextVar("redraft_payer", default=None)
 _PAID = {"budget": UNLIMITED, "store": None, "cache": None, "tries": 1, "listeners": ()}

@@ -116,6 +116,8 @@ class Journal:
         for kind, key in self._recorded:
             if kind == CALL:
                 self._unused[self._recorded[kind, key].scope].add(key)
+        self.spec: Mapping[str, Any] | None = None
+        """What the run is made of, as JSON; recorded when it begins."""
         self.begun: set[str] = set()
         """Scopes of the attempts that were begun in this process."""
         self._spent: dict[str, Usage] | None = None
@@ -134,8 +136,16 @@ class Journal:
         old = self.recorded("run", "run")
         drawn = int.from_bytes(os.urandom(4), "big") >> 1 if seed is None else seed
         seed = int(old.data["seed"]) if old is not None else drawn
-        self.note("run", key="run", seed=seed, version=EVENT_VERSION, budget=limits(budget))
+        if changed := self.changes(old):
+            self.note("changed", what=changed)
+        spec: dict[str, Any] = {} if self.spec is None else {"spec": dict(self.spec)}
+        self.note("run", key="run", seed=seed, version=EVENT_VERSION, budget=limits(budget), **spec)
         return seed
+
+    def changes(self, begun: Event | None) -> list[str]:
+        """Names of what the run is made of now that differs from the record of its beginning."""
+        before, now = (begun.data.get("spec") if begun else None) or {}, self.spec or {}
+        return sorted(name for name in now if name in before and before[name] != now[name])
 
     def _claim(self) -> None:
         """Raises `StoreError` if this run is open in this process already: two would write over each other."""

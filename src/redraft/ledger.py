@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from redraft.errors import RedraftError, RunFailed, ScoreError
+from redraft.frame import within
 from redraft.journal import Journal
 from redraft.jsonable import plain
 from redraft.record import critique_data, digest, score_data, used
+from redraft.result import Result
 from redraft.scoring import rank
 from redraft.types import Attempt, Critique, Usage
 
@@ -111,6 +114,11 @@ class Ledger:
         drafts = [a for a in self.attempts if a.prediction is not None]
         if self._best is None and drafts:
             self.accept(max(drafts, key=rank), f"the best of what there was when the run ended ({stop})")
+
+    def result(self, best: Attempt, **parts: Any) -> Result:
+        """What the run returns."""
+        events = tuple(e for e in self._journal.events if within(e.scope, self._scope))
+        return Result(best, attempts=self.attempts, events=events, **parts)
 
     def carried_by(self, error: Exception, usage: Usage, run_id: str) -> RedraftError:
         """The error that ends a run with nothing to return, with all that was tried."""

@@ -11,17 +11,16 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from redraft import errors
 from redraft.budget import Ask, Reservation
 from redraft.cached import place_of
-from redraft.errors import BudgetExceeded, LMError, RunClosed, TransientLMError, UnsupportedError
+from redraft.errors import AuthError, BudgetExceeded, LMError, RunClosed, TransientLMError, UnsupportedError
 from redraft.frame import Frame
 from redraft.journal import CALL, CALL_ERROR, CALL_FAILED, INTENT
 from redraft.jsonable import canonical
 from redraft.protocols import LM, Delta, OnDelta
-from redraft.record import completion_data, completion_from, content, derived_seed, digest, used
+from redraft.record import completion_data, completion_from, content, derived_seed, digest, error_data, error_from, used
 from redraft.refusals import as_asked, droppable, remember_refusal, without_refused
-from redraft.retry import wait_before
+from redraft.retry import LONGEST_WAIT, wait_before
 from redraft.sync import leave_behind, seen
 from redraft.turns import Gate
 from redraft.types import Completion, Event, Request, Usage
@@ -34,7 +33,10 @@ UNASKED_CAP = 4096
 
 _GOODBYE = 0.01  # seconds for a connection to close after the deadline; those who wait have a deadline, too
 
-_gates: dict[tuple[str, int], Gate] = {}
+_CROWDED = frozenset({429, 529})
+"""HTTP statuses that say: too many requests."""
+
+_gates: dict[tuple[str, int, str], Gate] = {}
 
 
 class Purchase:
@@ -55,7 +57,7 @@ class Purchase:
         self._held: Reservation | None = None
         self._intent: Event | None = None
         self._task: asyncio.Task[Any] | None = None
-        self._interrupted = False
+        self._interrupted = self._crowded = False
         self._sent = request
         self._bound: int | None = None
 
@@ -68,7 +70,7 @@ class Purchase:
             return self._told(completion_from(old.data["completion"]), self._hears)
         if (old := journal.recorded(CALL_ERROR, self.key)) is not None:
             journal.tell(old)
-            raise _error_from(old.data)
+            raise error_from(old.data)
         if self.place is not None and (kept := self.place.read()) is not None:
             return await self._given(kept)
         self.run.open_calls.add(self)
@@ -174,7 +176,7 @@ class Purchase:
                 parts = {"parts": list(error.parts)} if error.parts else {}
                 self._say("dropped", parameter=error.parameter, model=self.lm.name, error=str(error), **parts)
             except LMError as error:
-                tried += 1
+                tried += not self._crowded  # one too many is no fault of this call: fewer at once cure it
                 wait = wait_before(error, tried, self.run.tries)
                 if wait is None:
                     raise
@@ -187,10 +189,10 @@ class Purchase:
                 await asyncio.sleep(wait)
 
     async def _try(self) -> Completion:
-        self._intent = None
+        self._intent, self._crowded = None, False
         self._held = held = await self.frame.meter.reserve(self._ask())
         gate = _gate(self.lm)
-        await gate.enter()
+        entered, answered = await gate.enter(), None
         try:
             self.run.check_open()
             self._intent = await self.run.journal.commit(
@@ -205,14 +207,24 @@ class Purchase:
             started = time.perf_counter()
             self._sent = self._as_sent(held)
             completion = await self.run.send(self.lm, self._sent, self._on_delta())
-            completion = as_asked(completion, self.request, self._sent)
+            completion, answered = as_asked(completion, self.request, self._sent), entered
         except LMError as error:
+            self._make_way(gate, entered, error)
             await self._failed(error, held)
             raise
         finally:
-            gate.leave()
+            gate.leave(answered)
         await self._bought(completion, held, time.perf_counter() - started)
         return completion
+
+    def _make_way(self, gate: Gate, entered: int, error: LMError) -> None:
+        """Too many requests, the upstream says: from here on fewer at once, whoever sends them."""
+        if error.status not in _CROWDED:
+            return
+        wait, before = getattr(error, "retry_after", None) or 0.0, gate.limit
+        self._crowded = gate.slow_down(entered, wait if wait <= LONGEST_WAIT else 0.0)
+        if gate.limit < before:
+            self._say("slowed", model=self.lm.name, limit=gate.limit, before=before, error=str(error))
 
     def _ask(self) -> Ask:
         meter, request = self.frame.meter, self.request
@@ -298,14 +310,14 @@ class Purchase:
         if not held.settle(usage) or self._intent is None:
             return
         dropped = isinstance(error, UnsupportedError) and droppable(error, self._sent)
-        transient = dropped or isinstance(error, TransientLMError)
+        transient = dropped or isinstance(error, TransientLMError | AuthError)  # a key can be mended
         await self.run.journal.commit(
             CALL_FAILED if transient else CALL_ERROR,
             scope=self.frame.scope,
             key=self.key,
             intent=self._intent.seq,
             usage=used(usage),
-            **_error_data(error),
+            **error_data(error),
         )
 
     def _measured(self, completion: Completion, held: Reservation) -> Usage:
@@ -356,27 +368,6 @@ class Purchase:
 
 def _gate(lm: LM) -> Gate:
     """One gate an upstream, shared by every run of the process."""
-    gate = _gates.get((lm.name, lm.parallel))
-    return gate if gate is not None else _gates.setdefault((lm.name, lm.parallel), Gate(lm.parallel))
-
-
-def _error_data(error: LMError) -> dict[str, Any]:
-    parts = getattr(error, "parts", ())
-    return {
-        **({"parts": list(parts)} if parts else {}),
-        "class": type(error).__name__,
-        "error": str(error),
-        "status": error.status,
-        "sent": error.sent,
-        "parameter": getattr(error, "parameter", None),
-    }
-
-
-def _error_from(data: Any) -> LMError:
-    """The recorded refusal again, for a replay."""
-    kind = getattr(errors, data["class"], LMError)
-    if kind is UnsupportedError:
-        parts = tuple(data.get("parts", ()))
-        return UnsupportedError(data["error"], parameter=data["parameter"], status=data["status"], parts=parts)
-    error: LMError = kind(data["error"], status=data["status"], sent=data["sent"])
-    return error
+    which = (lm.name, lm.parallel, str(getattr(lm, "address", "")))
+    gate = _gates.get(which)
+    return gate if gate is not None else _gates.setdefault(which, Gate(lm.parallel))

@@ -8,8 +8,9 @@ from hashlib import blake2b
 from operator import attrgetter
 from typing import Any
 
-from redraft.errors import InputError
-from redraft.jsonable import canonical, plain
+from redraft import __version__, errors
+from redraft.errors import InputError, LMError, UnsupportedError
+from redraft.jsonable import as_text, canonical, plain
 from redraft.types import Choice, Completion, Critique, Request, Score, Usage, Verdict
 
 
@@ -62,6 +63,12 @@ def inputs_digest(inputs: Mapping[str, Any]) -> str:
 def derived_seed(seed: int, scope: str) -> int:
     """A sampling seed from the run's seed and a place in it: equal on replay, different everywhere else."""
     return int.from_bytes(blake2b(f"{seed}|{scope}".encode(), digest_size=4).digest(), "big") >> 1
+
+
+def spec_of(strategy: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run is made of, as JSON: for people, and to notice on a resume that it has changed."""
+    plainly = {k: v if isinstance(v, str | int | float | None) else as_text(v) for k, v in inputs.items()}
+    return {"strategy": type(strategy).__name__, "inputs": plainly, "redraft": __version__}
 
 
 @lru_cache(maxsize=256)
@@ -141,3 +148,26 @@ def score_data(score: Score | None) -> dict[str, Any] | None:
 def critique_data(critique: Critique) -> dict[str, Any]:
     """A critique as JSON."""
     return {**plain(critique), "issues": [plain(i) for i in critique.issues], "keep": list(critique.keep)}
+
+
+def error_data(error: LMError) -> dict[str, Any]:
+    """A failed call's error as JSON."""
+    parts = getattr(error, "parts", ())
+    return {
+        **({"parts": list(parts)} if parts else {}),
+        "class": type(error).__name__,
+        "error": str(error),
+        "status": error.status,
+        "sent": error.sent,
+        "parameter": getattr(error, "parameter", None),
+    }
+
+
+def error_from(data: Mapping[str, Any]) -> LMError:
+    """The recorded refusal again, for a replay."""
+    kind = getattr(errors, data["class"], LMError)
+    if kind is UnsupportedError:
+        parts = tuple(data.get("parts", ()))
+        return UnsupportedError(data["error"], parameter=data["parameter"], status=data["status"], parts=parts)
+    error: LMError = kind(data["error"], status=data["status"], sent=data["sent"])
+    return error

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from redraft import sync
 from redraft.budget import UNLIMITED, Budget, Meter
-from redraft.config import check_fits, settings
+from redraft.config import check_fits, settings, store_in_force
 from redraft.errors import (
     BudgetExceeded,
     DivergedError,
@@ -22,6 +22,7 @@ from redraft.errors import (
     RunClosed,
     RunFailed,
     ScoreError,
+    StoreError,
     UsageError,
 )
 from redraft.frame import Advice, Frame, current_frame, entered, paying, within
@@ -30,7 +31,7 @@ from redraft.jsonable import plain, showable
 from redraft.ledger import Ledger
 from redraft.protocols import LM, OnDelta, Scorer, Store, Strategy
 from redraft.purchase import Purchase
-from redraft.record import digest, score_from
+from redraft.record import digest, score_from, spec_of
 from redraft.result import Result
 from redraft.scoring import as_prediction, name_of
 from redraft.sync import LeftBehind, being_cancelled, call_user, on_loop, private_loop, supervised
@@ -55,8 +56,9 @@ class Run:
     """One refinement: a budget, a journal, attempts, and the best so far.
 
     A strategy makes its own. Use one as a context manager (`with` or `async with`) to put several module calls under
-    one budget. Inside another run it is nested: it shares the journal and spends from both budgets. A Run lives on one
-    event loop; everything in it is called there.
+    one budget. Inside another run it is nested: it shares the journal and spends from both budgets. With a `run_id`,
+    a `store` or a meter `around` it is none, and spends from that meter, too. A Run lives on one event loop; everything in
+    it is called there.
     """
 
     def __init__(
@@ -68,17 +70,18 @@ class Run:
         seed: int | None = None,
         listeners: Sequence[Callable[[Event], None]] = (),
         strict: bool | None = None,
+        around: Meter | None = None,
     ) -> None:
         here = settings()
         check_fits({"budget": budget or here.budget, "store": store, "seed": seed, "listeners": listeners})
-        frame = None if store or run_id else current_frame()
+        frame = None if store or run_id or around else current_frame()
         self.parent: Run | None = frame.run if frame else None
         self.root: Run = self.parent.root if self.parent else self
         self.run_id: str = self.root.run_id if self.parent else run_id or new_run_id()
         self.strict = here.strict if strict is None else strict
         self.tries = here.tries
         self.budget = budget or (UNLIMITED if self.parent else here.budget)
-        self.meter = Meter(self.budget, frame.meter if frame else None)
+        self.meter = Meter(self.budget, frame.meter if frame else around)
         self.scope = frame.nested_run() if frame else ""
         self._frame = Frame(run=self, scope=self.scope, meter=self.meter)
         if frame:
@@ -91,19 +94,24 @@ class Run:
         self._stop: asyncio.Future[None] | None = None
         self._process = sync.generation
         self._entered: entered | None = None
-        opened = self.parent or self._opened(store or here.store, [*here.listeners, *listeners])
-        self.journal: Journal = opened.journal if isinstance(opened, Run) else opened
+        shared = self.parent.journal if self.parent else None
+        self.journal: Journal = shared or Journal(store_in_force(store), self.run_id, [*here.listeners, *listeners])
         self._seed = here.seed if seed is None else seed
         self._begun = False
-        if self.parent and self.journal.resumed:
-            self.meter.preload(self.journal.spent(self.scope))
+        if self.journal.resumed:
+            self.meter.preload(self.journal.spent(self.scope), 0.0 if self.parent else self.journal.seconds())
         self._ledger = Ledger(self.journal, self.scope)
 
-    def _opened(self, store: Store | None, listeners: Sequence[Callable[[Event], None]]) -> Journal:
-        journal = Journal(store, self.run_id, listeners)
-        if journal.resumed:
-            self.meter.preload(journal.spent(), journal.seconds())
-        return journal
+    @classmethod
+    def resume(cls, run_id: str, *, store: Store | None = None, **options: Any) -> Run:
+        """The run of that id, to go on where it was; `options` as for a new one. Its replies are not bought again.
+
+        Raises `StoreError` if the store has no such run.
+        """
+        run = cls(run_id=run_id, store=store, **options)
+        if not run.journal.resumed:
+            raise StoreError(f"there is no run {run_id!r} in the store; `redraft runs list` shows those that are")
+        return run
 
     @property
     def seed(self) -> int:
@@ -298,6 +306,7 @@ class Run:
         """
         if self.closed:
             self.check_open()
+        self.journal.spec = self.journal.spec or spec_of(strategy, inputs)
         _ = self.seed  # the run begins
         self.loop, self._stop = self.loop or asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
         self._frame.owner = strategy
@@ -344,15 +353,7 @@ class Run:
         if best is None or isinstance(error, UsageError | DivergedError):
             error = error or RunFailed(f"the run ended ({stop}) before any attempt was finished")
             raise self._ledger.carried_by(error, self.usage, self.run_id)
-        return Result(
-            best,
-            attempts=self.attempts,
-            events=tuple(e for e in self.journal.events if within(e.scope, self.scope)),
-            stop_reason=stop,
-            usage=self.usage,
-            run_id=self.run_id,
-            error=error,
-        )
+        return self._ledger.result(best, stop_reason=stop, usage=self.usage, run_id=self.run_id, error=error)
 
     def _diverged(self) -> DivergedError | None:
         return self.journal.diverged() if self.parent is None else None

@@ -5,40 +5,85 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections import deque
 
 
 class Gate:
     """At most `limit` calls at once, whatever loops and threads they come from; first come, first served.
 
-    Never held while user code runs.
+    An upstream that has too many requests halves the limit, once for all calls that are under way, and shuts the gate for
+    as long as it asks for. Each call that it answers after that raises the limit a little, up to `most`. Never held while
+    user code runs.
     """
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._limit = float(most)
+        self._lowered = 0
+        """How often: a refusal of what was sent before the last time says nothing new."""
+        self._opens = 0.0
         self._lock = threading.RLock()
         self._inside = 0
         self._waiters = Waiters()
 
-    async def enter(self) -> None:
-        """Wait for a place and take it."""
-        with self._lock:
-            if self._inside < self.limit:
-                self._inside += 1
-                return
-            ticket = self._waiters.ticket()
-        try:
-            await ticket.wait()
-        except asyncio.CancelledError:
-            if ticket.rung:
-                self.leave()  # the place was handed over already
-            raise
+    @property
+    def limit(self) -> int:
+        """How many may be inside now."""
+        return int(self._limit)
 
-    def leave(self) -> None:
-        """Hand the place to whoever waits longest, or give it back."""
+    async def enter(self) -> int:
+        """Wait for a place and take it. Returns a number for `slow_down` and `leave`."""
+        while True:
+            with self._lock:
+                shut = self._opens - time.monotonic()
+                if shut <= 0 and self._inside < self.limit:
+                    self._inside += 1
+                    return self._lowered
+                ticket = self._waiters.ticket()
+            try:
+                # Nobody else opens a gate that is shut: whoever waits then looks at the clock by himself.
+                async with asyncio.timeout(shut if shut > 0 else None):
+                    await ticket.wait()
+            except TimeoutError:
+                pass
+            except asyncio.CancelledError:
+                if ticket.rung:
+                    self.leave()  # the place was handed over already
+                raise
+            if ticket.rung:
+                return self._lowered
+
+    def leave(self, entered: int | None = None) -> None:
+        """Hand the place to whoever waits longest, or give it back. `entered`: what `enter` returned, if the upstream has
+        answered well.
+        """
         with self._lock:
-            if not self._waiters.wake_one():
-                self._inside -= 1
+            if entered == self._lowered and self._limit < self.most:
+                self._limit = min(self.most, self._limit + 1 / self._limit)
+            self._inside -= 1
+            while self._inside < self.limit and self._opens <= time.monotonic() and self._waiters.wake_one():
+                self._inside += 1
+
+    def slow_down(self, entered: int, wait: float) -> bool:
+        """The upstream refused a call that is inside, as one too many, and wants nothing for `wait` seconds. True if others
+        are, or were, inside with it: then it was one too many, and fewer at once may do.
+        """
+        with self._lock:
+            now = time.monotonic()
+            if wait > 0:
+                if self._opens <= now:
+                    self._opens = now + wait
+                    self._waiters.wake(turn=False)
+                self._opens = max(self._opens, now + wait)
+            if entered != self._lowered:
+                return True
+            together = min(self.limit, self._inside)
+            if together < 2:
+                return False
+            self._limit = together / 2
+            self._lowered += 1
+            return True
 
 
 class Waiters:
@@ -53,16 +98,16 @@ class Waiters:
         self._tickets.append(ticket)
         return ticket
 
-    def wake(self) -> None:
-        """Wake all."""
-        while self.wake_one():
+    def wake(self, *, turn: bool = True) -> None:
+        """Wake all; without its `turn`, each has to look again."""
+        while self.wake_one(turn=turn):
             pass
 
-    def wake_one(self) -> bool:
+    def wake_one(self, *, turn: bool = True) -> bool:
         """Wake the longest waiting; False if nobody waits."""
         while self._tickets:
             with contextlib.suppress(IndexError):  # another thread took it
-                if self._tickets.popleft().ring():
+                if self._tickets.popleft().ring(turn=turn):
                     return True
         return False
 
@@ -88,12 +133,12 @@ class Ticket:
             with self._lock:
                 self._over = True
 
-    def ring(self) -> bool:
+    def ring(self, *, turn: bool = True) -> bool:
         """From any thread. False if nobody listens any more: cancelled, or the loop has ended."""
         with self._lock:
             if self._over:
                 return False
-            self.rung = True
+            self.rung = turn
         try:
             self._loop.call_soon_threadsafe(self._wake)
         except RuntimeError:

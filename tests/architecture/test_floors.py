@@ -57,6 +57,7 @@ TYPES_ONLY = {
     ("errors", "types"): "errors carry attempts and usage",
     ("frame", "run"): "a frame says which run the code is part of",
     ("purchase", "run"): "a purchase is made by a run",
+    ("modules", "batch"): "a module's `batch` gives items of a batch",
     ("coerce", "signature"): "it coerces to a signature's fields; signature calls it",
 }
 

@@ -10,6 +10,7 @@ BOUNDARIES = {
     "redraft.sync": "user code in a worker thread: what it raises travels to the caller",
     "redraft.modules.calls": "user code: what a tool raises is shown to the model that called it",
     "redraft.journal": "user code: a listener that fails must not hurt the run",
+    "redraft.batch.work": "user code: an item's error is a row, and what reading the items raises is raised to the caller",
     "redraft.checks.userfile": "user code: a check file is run to read its checks",
     "redraft.checks.harness": "user code: the child process in which a draft's program is tested",
     "redraft.integrations.mcp.server": "the client of a tool: an answer, never a traceback",

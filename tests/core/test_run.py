@@ -184,7 +184,7 @@ async def test_every_try_needs_room_in_the_budget():
 
 
 async def test_no_gate_is_held_while_waiting_for_the_next_try():
-    lm = FaultyLM(ok(name="one-at-a-time"), [busy(0.5)])
+    lm = FaultyLM(ok(name="one-at-a-time"), [TransientLMError("down", status=503, retry_after=0.5)])
     lm.parallel = 1
     async with Run() as run:
         first = asyncio.create_task(run.complete(ask("first"), lm=lm))

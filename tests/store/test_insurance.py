@@ -82,7 +82,7 @@ def rows(path, run_id="run"):
     """What other programs see in the database."""
     db = sqlite3.connect(path)
     try:
-        select = "SELECT seq FROM events JOIN runs USING (run) WHERE run_id = ? ORDER BY seq"
+        select = "SELECT seq FROM events JOIN run_ids USING (run) WHERE run_id = ? ORDER BY seq"
         return [seq for (seq,) in db.execute(select, (run_id,))]
     finally:
         db.close()
@@ -132,8 +132,8 @@ def test_what_was_awaited_survives_kill_9_at_any_moment(path, seed):
 def test_kill_9_between_a_line_and_its_row(path, moment, size):
     patch = {
         "before the transaction": "write = store._write; store._write = lambda b: die() if len(b) > 1 else write(b)",
-        "in it": "sqlite.INSERT = 'INSERT INTO events (run, seq, time, kind, scope, key, data)'"
-        " ' VALUES (?, die(?), ?, ?, ?, ?, ?)'; store._connection().create_function('die', 1, lambda s:"
+        "in it": "sqlite.INSERT = 'INSERT INTO events (run, seq, time, kind, scope, key, data, parts)'"
+        " ' VALUES (?, die(?), ?, ?, ?, ?, ?, ?)'; store._connection().create_function('die', 1, lambda s:"
         " die() if s == 4 else s)",
         "after it": "write = store._write; store._write = lambda b: (write(b), die() if len(b) > 1 else 0)",
         "at the truncation": "store._insurance.start_over = lambda: die() if store._insurance._size else 0",

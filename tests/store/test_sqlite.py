@@ -434,6 +434,20 @@ async def test_a_damaged_file(store, path):
     damaged.close()
 
 
+@pytest.mark.parametrize("spoilt", ["no JSON", "[1]"])
+async def test_an_event_that_another_program_has_spoilt(store, path, spoilt):
+    await store.append("run", [event(0), event(1)])
+    await store.append("other", [event(0)])
+    await asyncio.sleep(0.05)
+    db = sqlite3.connect(path)
+    db.execute("UPDATE events SET data = ? WHERE seq = 1", (spoilt,))
+    db.commit()
+    db.close()
+    with pytest.raises(StoreError, match=r"read run 'run' in .*runs.db: event 1 .* is no JSON.* damaged"):
+        store.read("run")
+    assert store.read("other") == [event(0)]
+
+
 async def test_a_closed_store_refuses(store):
     store.close()
     with pytest.raises(StoreError, match="is closed"):

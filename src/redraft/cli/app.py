@@ -11,11 +11,14 @@ from typing import Any, NoReturn
 import click
 
 from redraft import __version__
+from redraft.cli.batch import batch
 from redraft.cli.codes import EXPLAINED, Exit
 from redraft.cli.mcp import mcp
 from redraft.cli.models import models
 from redraft.cli.output import complain
+from redraft.cli.resume import resume
 from redraft.cli.run import run
+from redraft.cli.runs import runs
 from redraft.errors import BudgetExceeded, RedraftError, UsageError
 
 
@@ -74,6 +77,9 @@ def main(context: click.Context) -> int:
 
 
 main.add_command(run)
+main.add_command(runs)
+main.add_command(batch)
+main.add_command(resume)
 main.add_command(models)
 main.add_command(mcp)
 
@@ -83,6 +89,8 @@ def entry() -> None:
     try:
         main(prog_name="redraft")
     except SystemExit as ended:
+        if config := sys.modules.get("redraft.config"):  # not for a help page
+            config.close_stores()
         for stream in filter(None, (sys.stdout, sys.stderr)):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()

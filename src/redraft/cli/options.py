@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -10,6 +13,7 @@ class RunOptions:
     """The options of `redraft run`; None or empty where one was not given."""
 
     task: str | None = None
+    signature: str = "task -> answer"
     file: str | None = None
     strategy: str = "auto"
     attempts: int | None = None
@@ -32,7 +36,25 @@ class RunOptions:
     cost_limit: float | None = None
     time_limit: float | None = None
     cache: str | None = None
+    store: str | None = None
     quiet: bool = False
     json: bool = False
     show: str | None = None
     allow_fail: bool = False
+
+    def spec(self) -> dict[str, Any]:
+        """What makes a run what it is, as JSON: of the options those that were given, without how it is limited and shown."""
+        given = {name: value for name, value in asdict(self).items() if value and name not in _BESIDE}
+        if self.check_file:
+            given["check_file"] = [str(Path(file).absolute()) for file in self.check_file]
+        return {name: [*value] if isinstance(value, tuple) else value for name, value in given.items()}
+
+    @classmethod
+    def of_spec(cls, spec: Mapping[str, Any], **more: Any) -> RunOptions:
+        """The options that `spec` wrote, and some that are given anew."""
+        known = {name: value for name, value in spec.items() if name in cls.__dataclass_fields__}
+        return cls(**{**{n: tuple(v) if isinstance(v, list) else v for n, v in known.items()}, **more})
+
+
+_LIMITS = ("call_limit", "token_limit", "cost_limit", "time_limit")
+_BESIDE = frozenset({"task", "file", *_LIMITS, "cache", "store", "quiet", "json", "show", "allow_fail"})

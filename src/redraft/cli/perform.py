@@ -6,18 +6,21 @@ import contextlib
 import io
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import click
 
+from redraft import __version__
 from redraft.cli.codes import Exit
 from redraft.cli.interrupt import Stopper
 from redraft.cli.options import RunOptions
-from redraft.cli.output import coloured, complain, emit, emit_json
+from redraft.cli.output import coloured, complain, emit, emit_json, say
 from redraft.cli.plan import budget, plan
 from redraft.cli.progress import Progress, Silent
 from redraft.cli.task import read_task
-from redraft.config import context
+from redraft.config import context, store_in_force
 from redraft.errors import RedraftError
+from redraft.evaluate.identity import fingerprint
 from redraft.protocols import Strategy
 from redraft.report.data import failure_data, result_data
 from redraft.report.text import printable, trajectory
@@ -30,17 +33,28 @@ def perform(options: RunOptions) -> int:
     """Run, show progress, print the outcome; returns the exit code. Raises `RedraftError` if there is no draft."""
     if options.json and options.show:
         raise click.UsageError(f"--json holds the {options.show} already; leave out --show")
+    return carry_out(options, read_task(options.task, options.file))
+
+
+def carry_out(options: RunOptions, task: str, run_id: str | None = None) -> int:
+    """The same for a task that was read; `run_id`: of a run to go on with."""
     with context(**({"cache": options.cache} if options.cache else {})):
-        return _perform(options)
+        with no_notices(options.quiet), user_prints():
+            strategy = plan(options)
+        told = _progress(quiet=options.quiet)
+        told.watch(getattr(strategy, "module", None))
+        run = Run(
+            budget=budget(options),
+            store=store_in_force(options.store),
+            run_id=run_id,
+            seed=options.seed,
+            listeners=told.listeners,
+        )
+        run.journal.spec = spec_of(options, task, strategy)
+        return _carried_out(options, task, strategy, run, told)
 
 
-def _perform(options: RunOptions) -> int:
-    task = read_task(options.task, options.file)
-    with _no_notices(options.quiet), _user_prints():
-        strategy = plan(options)
-    told = _progress(quiet=options.quiet)
-    told.watch(getattr(strategy, "module", None))
-    run = Run(budget=budget(options), seed=options.seed, listeners=told.listeners)
+def _carried_out(options: RunOptions, task: str, strategy: Strategy, run: Run, told: Progress) -> int:
     stopper = Stopper(run, told)
     try:
         result = _execute(stopper, told, strategy, task)
@@ -49,6 +63,7 @@ def _perform(options: RunOptions) -> int:
             emit_json(failure_data(error, run.journal.events))
         elif options.show and error.attempts:
             emit(trajectory(error.attempts, colour=coloured()))
+        _say_how_to_go_on(options, run)
         if stopper.signal is None:
             raise
         complain("interrupted before there was any draft")
@@ -56,11 +71,30 @@ def _perform(options: RunOptions) -> int:
     _print(options, result)
     if result.stop_reason is StopReason.ERROR:
         complain(f"the run failed after draft {len(result.attempts)}, the best draft was kept: {result.error}")
+    if result.error is not None or stopper.signal is not None:
+        _say_how_to_go_on(options, run)
     return _exit_code(options, result, stopper)
 
 
+def spec_of(options: RunOptions, task: str, strategy: Strategy) -> dict[str, Any]:
+    """What `redraft resume` makes the run of again, and what tells it that something has changed."""
+    return {
+        "strategy": options.strategy,
+        "task": task,
+        "options": options.spec(),
+        "code": fingerprint(strategy),
+        "redraft": __version__,
+    }
+
+
+def _say_how_to_go_on(options: RunOptions, run: Run) -> None:
+    if run.journal.store is not None and not options.quiet:
+        where = f" --store {options.store}" if options.store else ""
+        say(f"redraft: `redraft resume {run.run_id}{where}` goes on where this ended")
+
+
 def _execute(stopper: Stopper, told: Progress, strategy: Strategy, task: str) -> Result:
-    with told, _user_prints():
+    with told, user_prints():
         result = stopper.execute(strategy, {"task": task})
     told.ended(result)
     return result
@@ -83,13 +117,13 @@ def _exit_code(options: RunOptions, result: Result, stopper: Stopper) -> int:
     return Exit.DONE if result.passed or options.allow_fail else Exit.NOT_PASSED
 
 
-def _user_prints() -> contextlib.AbstractContextManager[object]:
+def user_prints() -> contextlib.AbstractContextManager[object]:
     """What a user's checks print belongs beside the progress: stdout is for the text alone."""
     return contextlib.redirect_stdout(sys.stderr)
 
 
 @contextlib.contextmanager
-def _no_notices(quiet: bool) -> Iterator[None]:
+def no_notices(quiet: bool) -> Iterator[None]:
     """-q also silences what the library itself says on stderr, once a process."""
     with contextlib.redirect_stderr(io.StringIO()) if quiet else contextlib.nullcontext():
         yield

@@ -86,7 +86,7 @@ def _check_fit(options: RunOptions, name: str, checks: list[Check]) -> None:
 def _author(options: RunOptions, lm: LM) -> Predict:
     thinking: dict[str, Any] = {"effort": efforts[0]} if (efforts := _efforts(options)) else {}
     return Predict(
-        "task -> answer",
+        options.signature,
         lm=lm,
         system=options.system or "",
         temperature=options.temperature,

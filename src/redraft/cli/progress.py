@@ -136,6 +136,8 @@ _NOTES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {
     "fix_refused": ("fix", lambda d: f"x {d['why']}"),
     "unclean": ("reads", lambda d: f"badly, though it passes: {'; '.join(d['faults'])}"),
     "judge_error": ("judge", lambda d: f"no verdict: {d['error']}"),
+    "slowed": ("slowed", lambda d: f"{d['model']} has too many requests: {d['limit']} at once, not {d['before']}"),
+    "changed": ("changed", lambda d: f"since the run began: {', '.join(d['what'])}; what that changes is bought anew"),
     "diverged": ("replay", lambda _: "asks for something else than was recorded; bought anew"),
 }
 

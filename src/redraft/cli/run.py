@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -14,8 +14,7 @@ _COUNT = click.IntRange(min=1)
 _AMOUNT = click.FloatRange(min=0, min_open=True)
 
 
-_OPTIONS = (
-    click.option("--file", metavar="FILE", help="Read the task from a file."),
+COMMON = (
     click.option(
         "--strategy",
         default="auto",
@@ -68,21 +67,33 @@ _OPTIONS = (
     click.option("--time-limit", type=_AMOUNT, metavar="SECONDS", help="Hard limit on time."),
     click.option("--cache", metavar="FILE", help="Keep first replies in FILE, and use those that are in it."),
     click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors."),
+    click.option("--allow-fail", is_flag=True, help="Exit with 0 even if checks did not pass."),
+)
+"""What a run is made of, for one task or many."""
+
+_OPTIONS = (
+    click.option("--file", metavar="FILE", help="Read the task from a file."),
+    *COMMON,
+    click.option("--store", metavar="FILE", help="Keep the run in FILE: `redraft resume` goes on with it."),
     click.option("--json", is_flag=True, help="Print the whole run as one JSON object."),
     click.option("--show", type=click.Choice(["trajectory"]), help="Print every draft, what changed and why."),
-    click.option("--allow-fail", is_flag=True, help="Exit with 0 even if checks did not pass."),
 )
 
 
-def _options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+def with_options(options: Sequence[Callable[..., Any]]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A decorator that gives a command all of these."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 @click.command(epilog=EXPLAINED)
 @click.argument("task", required=False)
-@_options
+@with_options(_OPTIONS)
 def run(**given: Any) -> int:
     """Write what TASK asks for, and improve it until it meets its bar.
 

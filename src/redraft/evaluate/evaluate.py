@@ -13,11 +13,11 @@ from statistics import fmean
 from typing import Any
 
 from redraft.budget import Budget, Meter
-from redraft.config import check_fits, settings
+from redraft.config import check_fits, store_in_force
 from redraft.errors import BudgetExceeded, InputError, UsageError
 from redraft.evaluate.arms import Arm, equal_cost, given, shared, single_shot
 from redraft.evaluate.examples import as_examples
-from redraft.evaluate.item import Item, ItemRun, evaluated, run_id_of
+from redraft.evaluate.item import Item, evaluated, run_id_of
 from redraft.evaluate.metric import Metric
 from redraft.evaluate.report import Report
 from redraft.evaluate.standing import Standing
@@ -25,6 +25,7 @@ from redraft.frame import current_frame
 from redraft.journal import Journal
 from redraft.protocols import Store
 from redraft.record import derived_seed
+from redraft.run import Run
 from redraft.sync import run_sync
 from redraft.types import Event
 
@@ -105,7 +106,7 @@ class _Work:
     def __init__(self, evaluation: Evaluate, progress: Progress | None) -> None:
         frame = current_frame()
         self.asked = evaluation
-        self.store = evaluation.store or settings().store
+        self.store = store_in_force(evaluation.store)
         self.whole = Meter(evaluation.budget, frame.meter if frame is not None else None)
         self.items: list[Item] = []
         self.planned = 0
@@ -145,7 +146,7 @@ class _Work:
     async def _item(self, arm: Arm, index: int) -> Item:
         example = self.asked.examples[index]
         seed = derived_seed(self.asked.seed, str(index))  # of its own: examples may be equal
-        async with ItemRun(self.whole, store=self.store, run_id=self._id(arm, index), seed=seed) as run:
+        async with Run(around=self.whole, store=self.store, run_id=self._id(arm, index), seed=seed) as run:
             item = await evaluated(run, arm, index, example, self.asked.metric)
         if isinstance(item.error, BudgetExceeded) and self._ends(item.error):
             self.stopped = item.error

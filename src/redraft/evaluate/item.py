@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from redraft.budget import Meter
 from redraft.errors import BudgetExceeded, RedraftError, ScoreError, UsageError
 from redraft.evaluate.arms import Arm
 from redraft.evaluate.examples import Example
@@ -69,16 +68,6 @@ def run_id_of(arm: Arm, index: int, example: Example, seed: int) -> str:
     label = re.sub(r"[^a-z0-9]+", "-", arm.label.lower()).strip("-")
     content = digest([seed, arm.label, arm.identity, index, inputs_digest(example.inputs())])
     return f"{label}-{index:04}-{content}"
-
-
-class ItemRun(Run):
-    """A run with a journal of its own that spends from the evaluation's meter."""
-
-    def __init__(self, whole: Meter, **options: Any) -> None:
-        super().__init__(**options)
-        self.meter = self._frame.meter = Meter(self.budget, whole)
-        if self.journal.resumed:
-            self.meter.preload(self.journal.spent(), self.journal.seconds())
 
 
 async def tried(run: Run, arm: Arm, example: Example) -> Attempt:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
+from redraft.budget import Budget
 from redraft.config import say_once
 from redraft.errors import InputError
 from redraft.frame import current_frame, entered
+from redraft.protocols import Store
+from redraft.registry import load
 from redraft.run import Run
 from redraft.scoring import as_prediction
 from redraft.sync import call_user, in_foreign_thread, on_loop, run_sync
 from redraft.types import Prediction
+
+if TYPE_CHECKING:
+    from redraft.batch import BatchItem
 
 
 class Module:
@@ -49,6 +55,51 @@ class Module:
         if frame.run.loop is asyncio.get_running_loop():
             return await self._within(inputs)
         return await on_loop(lambda: self._within(inputs), frame.run.loop)
+
+    def batch(
+        self,
+        items: Iterable[Any] | AsyncIterable[Any],
+        *,
+        concurrency: int = 32,
+        budget: Budget | None = None,
+        item_budget: Budget | None = None,
+        store: Store | None = None,
+        batch_id: str | None = None,
+        ordered: bool = True,
+        on_result: Callable[[BatchItem], None] | None = None,
+    ) -> list[BatchItem]:
+        """Run on many items, `concurrency` at once, and wait for all: `batch([{"question": "..."}, ...])`.
+
+        Items are mappings of inputs; a field `id` names one. Each is a run of its own; one that fails holds its error, and
+        the others go on. `budget` is for all together, `item_budget` for each. With a `store`, calling it again with the
+        same `batch_id` goes on where it was and buys no committed reply again. `on_result` hears of each as it ends.
+        `ordered=False` returns them in that order.
+        """
+        work: list[BatchItem] = load("redraft.batch:batch")(
+            self,
+            items,
+            concurrency=concurrency,
+            budget=budget,
+            item_budget=item_budget,
+            store=store,
+            batch_id=batch_id,
+            ordered=ordered,
+            on_result=on_result,
+        )
+        return work
+
+    def abatch_as_completed(
+        self, items: Iterable[Any] | AsyncIterable[Any], *, ordered: bool = False, **options: Any
+    ) -> AsyncIterator[BatchItem]:
+        """`batch`, one by one as they end, or `ordered`: `async for item in module.abatch_as_completed(items): ...`.
+
+        Items are read as they are needed, and nothing is kept of those that were handed out: the input may be larger than
+        memory. `options` as for `batch`. Closing the iterator cancels what is under way.
+        """
+        work: AsyncIterator[BatchItem] = load("redraft.batch:batch_as_completed")(
+            self, items, ordered=ordered, **options
+        )
+        return work
 
     async def _within(self, inputs: dict[str, Any]) -> Prediction:
         frame = current_frame()

@@ -7,6 +7,7 @@ from typing import Any
 
 from redraft.jsonable import plain
 from redraft.record import critique_data, score_data
+from redraft.report.kept import Drafts
 from redraft.result import Result
 from redraft.types import Attempt, Event, Usage
 
@@ -66,6 +67,16 @@ def attempt_data(attempt: Attempt) -> dict[str, Any]:
         "error": _error(attempt.error),
         "accepted": attempt.accepted,
         "reason": attempt.reason,
+    }
+
+
+def drafts_data(drafts: Drafts) -> dict[str, Any]:
+    """One refinement of a kept run."""
+    return {
+        "scope": drafts.scope,
+        "ended": drafts.ended,
+        "best": None if drafts.best is None else drafts.best.index,
+        "attempts": [attempt_data(attempt) for attempt in drafts.attempts],
     }
 
 

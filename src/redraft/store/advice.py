@@ -10,6 +10,15 @@ from redraft.errors import StoreError
 BUSY_SECONDS = 1.0
 """How long a commit waits for another process. Theirs take well under a millisecond; meanwhile the loop stands."""
 
+
+class DamagedError(ValueError):
+    """For what stands in the file and was never written so."""
+
+
+_DAMAGED = (
+    "The file is damaged, or another program has changed it: keep a copy, and take a backup; or, if one run is to blame, "
+    "delete it with `redraft runs delete --yes` and begin it anew."
+)
 _OTHER_ADVICE = "What was committed before is unharmed."
 _ADVICE = {
     sqlite3.SQLITE_CONSTRAINT_UNIQUE: "An event of this number exists already, so two writers share one run: end the "
@@ -32,6 +41,8 @@ def explained(error: Exception, what: str, path: Path) -> StoreError:
     unopened = sqlite3.SQLITE_CANTOPEN if isinstance(error, OSError) else 0  # its folder could not be made
     code: int = getattr(error, "sqlite_errorcode", unopened)
     advice = _ADVICE.get(code) or _ADVICE.get(code & 0xFF, _OTHER_ADVICE)  # the extended code, then the primary one
+    if isinstance(error, DamagedError) or "malformed JSON" in str(error):  # SQLite has no code of its own for it
+        advice = _DAMAGED
     failure = StoreError(f"Could not {what} in the run store {path}: {error}. {advice}")
     failure.__cause__ = error
     return failure

@@ -8,32 +8,49 @@ import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from redraft.config import DEFAULT_STORE
 from redraft.errors import StoreError
+from redraft.store import messages
 from redraft.store.advice import BUSY_SECONDS
 from redraft.store.insurance import of_the_dead
+from redraft.store.messages import Messages
+from redraft.store.rows import Row, event
+from redraft.store.views import VIEWS
 
-SCHEMA_VERSION = 1
-"""`PRAGMA user_version` of the files that this code writes; a newer one is refused."""
+SCHEMA_VERSION = 2
+"""`PRAGMA user_version` of the files that this code writes; a newer one is refused, an older one is brought up to it."""
 
 _APPLICATION_ID = 0x72647266
 """`PRAGMA application_id`, "rdrf": tells a run store from another program's database."""
 
 # A rowid table takes appends at its end only, however many runs interleave. Keeping the rows themselves in (run, seq)
 # order instead of this one narrow index costs 15 us an event against 5, with 50 runs in one transaction.
-_SCHEMA = (
-    "CREATE TABLE runs (run INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE)",
+_RUNS_AND_EVENTS = (
+    "CREATE TABLE run_ids (run INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE)",
     """CREATE TABLE events (
-        run INTEGER NOT NULL REFERENCES runs, seq INTEGER NOT NULL, time REAL NOT NULL,
-        kind TEXT NOT NULL, scope TEXT NOT NULL, key TEXT NOT NULL, data TEXT NOT NULL,
+        run INTEGER NOT NULL REFERENCES run_ids, seq INTEGER NOT NULL, time REAL NOT NULL,
+        kind TEXT NOT NULL, scope TEXT NOT NULL, key TEXT NOT NULL, data TEXT NOT NULL, parts TEXT,
         UNIQUE (run, seq))""",
+)
+# Version 1 had no messages apart; its rows stay as they are, and are read as they are.
+_FROM_1 = ("ALTER TABLE runs RENAME TO run_ids", "ALTER TABLE events ADD COLUMN parts TEXT")
+_NEW_IN_2 = (
+    "CREATE TABLE messages (message INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, json TEXT NOT NULL)",
+    "CREATE TABLE state (deletions INTEGER NOT NULL, last_run INTEGER NOT NULL)",
+    "INSERT INTO state VALUES (0, 0)",
+    *VIEWS,
     f"PRAGMA application_id = {_APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
-INSERT = "INSERT INTO events (run, seq, time, kind, scope, key, data) VALUES (?, ?, ?, ?, ?, ?, ?)"
-SELECT = """SELECT seq, time, kind, scope, key, data FROM events
-    WHERE run = (SELECT run FROM runs WHERE run_id = ?) ORDER BY seq"""
-_NUMBER = "SELECT run FROM runs WHERE run_id = ?"
-_HAS = "SELECT 1 FROM events WHERE (run, seq, time, kind, scope, key, data) = (?, ?, ?, ?, ?, ?, ?)"
+_STEPS = {0: (*_RUNS_AND_EVENTS, *_NEW_IN_2), 1: (*_FROM_1, *_NEW_IN_2)}
+
+INSERT = "INSERT INTO events (run, seq, time, kind, scope, key, data, parts) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+DELETIONS = "SELECT deletions FROM state"
+_SELECT = "SELECT seq, time, kind, scope, key, data, parts FROM events WHERE run = ?"
+_NUMBER = "SELECT run FROM run_ids WHERE run_id = ?"
+# A deleted run's number is not given again: a writer that has not heard of the deletion may still use it.
+_NEW_NUMBER = """INSERT OR IGNORE INTO run_ids (run, run_id)
+    SELECT max(ifnull((SELECT max(run) FROM run_ids), 0), last_run) + 1, ? FROM state"""
 _IDENTITY = """SELECT user_version, application_id, (SELECT count(*) FROM sqlite_master)
     FROM pragma_user_version, pragma_application_id"""
 
@@ -44,6 +61,9 @@ OWN_FAULTS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingErro
 def connect(path: Path) -> sqlite3.Connection:
     """Open the file, or make it with its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.parent.name == Path(DEFAULT_STORE).parent.name and not path.exists():
+        with suppress(OSError):  # runs are full of prompts: nobody wants them in a repository unasked
+            path.with_name(".gitignore").write_text("*\n", encoding="utf-8")
     db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     with ExitStack() as failed:
         failed.callback(db.close)
@@ -55,8 +75,20 @@ def connect(path: Path) -> sqlite3.Connection:
 
 def run_number(db: sqlite3.Connection, run_id: str) -> int:
     """The number of a run, new or known."""
-    db.execute("INSERT OR IGNORE INTO runs (run_id) VALUES (?)", (run_id,))
+    db.execute(_NEW_NUMBER, (run_id,))
     return int(db.execute(_NUMBER, (run_id,)).fetchone()[0])
+
+
+def rows_of(db: sqlite3.Connection, run_id: str) -> list[Row]:
+    """What the database has of a run, by `seq`."""
+    run = db.execute(_NUMBER, (run_id,)).fetchone()
+    if run is None:
+        return []
+    with db:
+        db.execute("BEGIN")  # messages and events of one moment
+        found = db.execute(f"{_SELECT} ORDER BY seq", run).fetchall()
+        texts = messages.of_run(db, *run)
+    return [row if row[6] is None else messages.joined(row, texts) for row in found]
 
 
 def take_over(db: sqlite3.Connection, path: Path) -> None:
@@ -66,8 +98,9 @@ def take_over(db: sqlite3.Connection, path: Path) -> None:
         try:
             with db:
                 db.execute("BEGIN IMMEDIATE")
-                for run_id, *row in records:
-                    if run_id in refused or not _inherited(db, run_id, row):
+                kept = Messages()
+                for run_id, row in records:
+                    if run_id in refused or row is None or not _inherited(db, kept, run_id, row):
                         refused.add(run_id)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_READONLY:
@@ -79,18 +112,25 @@ def take_over(db: sqlite3.Connection, path: Path) -> None:
                 continue
             logging.getLogger("redraft").error(
                 "%s holds events of a process that died, and some are not in the run store %s: another process has "
-                "written to the same run since, or the database is another one, or a line cannot be read.",
+                "written to the same run since, the run was deleted, the database is another one, or a line cannot be read.",
                 left.rename(left.with_suffix(".refused")),
                 path,
             )
 
 
-def _inherited(db: sqlite3.Connection, run_id: object, row: list[object]) -> bool:
+def _inherited(db: sqlite3.Connection, kept: Messages, run_id: object, row: Row) -> bool:
     """True if the database has the row, now or before. Its run is known, or the row is another database's."""
     try:
-        run = db.execute(_NUMBER, (run_id,)).fetchone() or (None,)
-        if db.execute(_HAS, (*run, *row)).fetchone() is None:
-            db.execute(INSERT, (*run, *row))
+        run = db.execute(_NUMBER, (run_id,)).fetchone()
+        if run is None:
+            return False
+        stored = row if row[6] is None else kept.stored(db, row)
+        old = db.execute(f"{_SELECT} AND seq = ?", (*run, row[0])).fetchone()
+        if old is None:
+            db.execute(INSERT, (*run, *stored))
+        elif old != stored:  # a row of version 1 has its messages in the data
+            texts = {} if old[6] is None else messages.of_run(db, *run)
+            return event(messages.joined(old, texts)) == event(row)
     except OWN_FAULTS:
         return False
     return True
@@ -102,12 +142,11 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
     enter_wal(db)
     db.execute("PRAGMA synchronous = NORMAL")
     db.execute("PRAGMA wal_autocheckpoint = 4000")  # pages, 16 MB: a checkpoint is the one place that fsyncs
-    if version == 0:
+    if version < SCHEMA_VERSION:
         with db:
             db.execute("BEGIN IMMEDIATE")
-            if _version(db, path) == 0:  # else another process was faster
-                for statement in _SCHEMA:
-                    db.execute(statement)
+            for statement in _STEPS.get(_version(db, path), ()):  # none: another process was faster
+                db.execute(statement)
 
 
 def _version(db: sqlite3.Connection, path: Path) -> int:

@@ -18,8 +18,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from redraft.errors import StoreError
 from redraft.jsonable import encoder
-from redraft.store.rows import Row
+from redraft.store.rows import Row, parsed, whole
 
 if sys.platform != "win32":  # which has no such locks: there an append pays for its transaction
     import fcntl
@@ -36,6 +37,8 @@ class Insurance:
         self.lock = threading.Lock()
         """Held to add to the queue and the file, and to take from them, so that both have the same order."""
         self.path: Path | None = None
+        self.stale = False
+        """It may hold events of a run that was deleted: whoever took it over would bring them back."""
         self._database = database
         self._fd = -1
         self._let_go: weakref.finalize[[int], Insurance] | None = None
@@ -46,7 +49,9 @@ class Insurance:
         """True once the rows outlive the process; False, with nothing written, where that cannot be had."""
         try:
             # The data is JSON already: it holds no line break, and must not be encoded twice on every call's path.
-            lines = "".join([f"{_encode((run_id, *row[:5]))}\t{row[5]}\n" for row in rows]).encode()
+            lines = "".join(
+                [f"{_encode((run_id, *row[:5]))}\t{row[5] if row[6] is None else whole(row)}\n" for row in rows]
+            ).encode()
             if self.path is None:
                 self._open()
             if os.write(self._fd, lines) == len(lines):
@@ -58,11 +63,11 @@ class Insurance:
         return False
 
     def start_over(self) -> None:
-        """All that was written is in the database: forget it, once the file is long."""
-        if self._size > _TOO_LONG and not self._kept:
+        """All that was written is in the database: forget it, once the file is long or stale."""
+        if (self.stale or self._size > _TOO_LONG) and not self._kept and self.path is not None:
             with suppress(OSError):
                 os.ftruncate(self._fd, 0)
-                self._size = 0
+                self._size, self.stale = 0, False
 
     def keep(self) -> None:
         """The database refused what is in the file for good: leave it for people."""
@@ -100,10 +105,10 @@ class Insurance:
         self.path, self._fd, self._size = path, fd, 0
 
 
-def of_the_dead(database: Path) -> Iterator[tuple[Path, list[tuple[object, ...]]]]:
-    """The files that dead owners left beside this database, and what they hold: (run id, *row).
+def of_the_dead(database: Path) -> Iterator[tuple[Path, list[tuple[object, Row | None]]]]:
+    """The files that dead owners left beside this database, and what they hold: run ids and rows.
 
-    A line that nobody can read is (None,). One without an end is left out: its append never ended either.
+    For a line that nobody can read the row is None. One without an end is left out: its append never ended either.
     """
     if sys.platform == "win32":
         return
@@ -118,10 +123,10 @@ def of_the_dead(database: Path) -> Iterator[tuple[Path, list[tuple[object, ...]]
                 yield path, [_record(line) for line in file if line.endswith(b"\n")]
 
 
-def _record(line: bytes) -> tuple[object, ...]:
+def _record(line: bytes) -> tuple[object, Row | None]:
     try:
         head, _, data = line.decode().rstrip("\n").partition("\t")
-        json.loads(data)
-        return *json.loads(head), data
-    except (ValueError, TypeError, RecursionError):
-        return (None,)
+        run_id, *values = json.loads(head)
+        return run_id, parsed(values, data)
+    except (ValueError, TypeError, RecursionError, StoreError):
+        return None, None

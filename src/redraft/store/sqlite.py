@@ -6,7 +6,10 @@ first append ends only with its transaction, and so does every one behind it in 
 file, or while transactions fail. So what outlives the process is always a prefix of what was appended, short of an
 append that failed.
 
-`synchronous=NORMAL` leaves out the fsync per commit: losing power may lose the last moments, never the file.
+`synchronous=NORMAL` leaves out the fsync per commit. What was acknowledged survives whatever ends the process; where
+the machine itself dies (power, kernel), the last moments may be lost, and the file stays whole.
+
+A message that many calls send is in the file once (`messages.py`); what people see in it is in `views.py`.
 """
 
 from __future__ import annotations
@@ -17,18 +20,20 @@ import os
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from concurrent.futures import Future as SyncFuture
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from redraft.errors import StoreError
 from redraft.journal import DONE
-from redraft.store import forks, rows
+from redraft.store import forks, kept, rows
 from redraft.store.advice import explained, moved
-from redraft.store.database import INSERT, OWN_FAULTS, SELECT, connect, run_number, take_over
+from redraft.store.database import DELETIONS, INSERT, OWN_FAULTS, connect, rows_of, run_number, take_over
 from redraft.store.insurance import Insurance
+from redraft.store.kept import Collected, KeptRun
+from redraft.store.messages import Messages
 from redraft.store.rows import Row
 from redraft.types import Event
 
@@ -123,6 +128,9 @@ class SqliteStore:
         self._refused: dict[str, str] = {}
         """Runs of which an insured append was refused for good, and why."""
         self._runs: dict[str, int] = {}
+        self._messages = Messages()
+        self._deletions = 0
+        """How often runs had been deleted when these two were right."""
 
     def __enter__(self) -> SqliteStore:
         return self
@@ -135,7 +143,7 @@ class SqliteStore:
 
         Without a running loop they are committed before this returns. Events that are not JSON are refused at once.
         """
-        made = [(e.seq, e.time, e.kind, e.scope, e.key, rows.encode(run_id, e)) for e in events]
+        made = [rows.made(run_id, event) for event in events]
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -153,17 +161,51 @@ class SqliteStore:
 
     def read(self, run_id: str) -> list[Event]:
         """All events of a run by `seq`: those still queued in this process, and what dead processes left, included."""
+        with self._used(f"read run {run_id!r}") as db:
+            found = rows_of(db, run_id)
+            with self._insurance.lock:
+                found += [row for entry in self._queue if entry.run_id == run_id for row in entry.rows]
+            return [rows.event(row) for row in found]
+
+    def run_ids(self) -> list[str]:
+        """The ids of all runs, the newest first."""
+        with self._used("list the runs") as db:
+            return kept.ids(db)
+
+    def runs(self, limit: int | None = None) -> list[KeptRun]:
+        """All runs in short, or the newest ones; the newest first."""
+        with self._used("list the runs") as db:
+            return kept.newest(db, limit)
+
+    def run(self, run_id: str) -> KeptRun | None:
+        """One run in short; None if there is none of that id."""
+        with self._used(f"look for run {run_id!r}") as db:
+            return kept.one(db, run_id)
+
+    def delete(self, *run_ids: str) -> int:
+        """Delete runs for good; how many there were. What a run that is at work writes later begins a new one."""
+        with self._used("delete runs") as db:
+            return kept.delete(db, run_ids)
+
+    def gc(self, *, refused: bool = False) -> Collected:
+        """Give the space of deleted runs back to the disk. The file is rewritten (300 MB in about 1.5 s), and whoever
+        begins a run in it meanwhile may be told that it is locked. `refused`: delete, too, what dead processes wrote and this
+        store could not take (two writers of one run); it is in files of its own beside the database.
+        """
+        with self._used("clean up") as db:
+            return kept.gc(db, self.path, refused=refused)
+
+    @contextmanager
+    def _used(self, what: str) -> Iterator[sqlite3.Connection]:
+        """The connection, once all that is queued and all that dead processes left is in the database."""
         with self._lock:
             self._flush(None)
             try:
                 db = self._connection()
                 take_over(db, self.path)
-                found: list[Row] = db.execute(SELECT, (run_id,)).fetchall()
+                yield db
             except _FAILURES as error:
-                raise explained(error, f"read run {run_id!r}", self.path) from error
-            with self._insurance.lock:
-                found += [row for entry in self._queue if entry.run_id == run_id for row in entry.rows]
-        return [rows.event(row) for row in found]
+                raise explained(error, what, self.path) from error
 
     def close(self) -> None:
         """Commit what is queued and close the file. Closing twice is harmless; a closed store refuses to be used."""
@@ -221,6 +263,7 @@ class SqliteStore:
         try:
             self._write(batch)
         except _FAILURES as error:
+            self._messages.forget()  # those of a transaction that was rolled back
             return error
         return None
 
@@ -265,20 +308,32 @@ class SqliteStore:
 
     def _write(self, batch: list[_Entry]) -> None:
         """The batch in one transaction, or nothing of it."""
-        db, runs = self._connection(), self._runs
+        db, runs, messages = self._connection(), self._runs, self._messages
         names = {entry.run_id for entry in batch}
         for run_id in self._refused.keys() & names:
             raise _RefusedError(self._refused[run_id])
         first = batch[0]
-        if len(batch) == len(first.rows) == 1 and first.run_id in runs:
+        if len(batch) == len(first.rows) == 1 and first.rows[0][6] is None and self._knows(db, names):
             db.execute(INSERT, (runs[first.run_id], *first.rows[0]))  # a transaction without BEGIN and COMMIT
             return
         with db:  # commits, or rolls back whatever is raised
             db.execute("BEGIN IMMEDIATE")
+            self._knows(db, names)
             new = {run_id: run_number(db, run_id) for run_id in names - runs.keys()}
             numbered = [(new.get(run_id) or runs[run_id], rows) for run_id, rows, _, _ in batch]
-            db.executemany(INSERT, [(run, *row) for run, rows in numbered for row in rows])
+            made = [(n, *(row if row[6] is None else messages.stored(db, row))) for n, rows in numbered for row in rows]
+            db.executemany(INSERT, made)
         runs.update(new)
+
+    def _knows(self, db: sqlite3.Connection, names: set[str]) -> bool:
+        """True if all these runs have numbers. Where runs were deleted meanwhile, by whatever process, none has."""
+        (deletions,) = db.execute(DELETIONS).fetchone()
+        if deletions != self._deletions:
+            self._deletions = deletions
+            self._insurance.stale = True
+            self._runs.clear()
+            self._messages.forget()
+        return names <= self._runs.keys()
 
     def _connection(self) -> sqlite3.Connection:
         if self._closed:

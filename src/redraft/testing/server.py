@@ -23,14 +23,22 @@ class FaultServer:
 
     The script is a function of the request's JSON body, or replies in order; asked once too often it answers 400. A
     text is a healthy reply of that text. Without a script every reply is "ok". It speaks OpenAI's chat completions, or
-    another provider's format: `wire=redraft.testing.wires.ANTHROPIC`.
+    another provider's format: `wire=redraft.testing.wires.ANTHROPIC`. `beside` is told "METHOD /path" and the body of
+    whatever else is asked for, and answers it or gives None.
 
     `requests` are the bodies in the order of arrival and `headers` theirs, `calls` their number, `aborted` how many
     callers left before their reply was whole, `open_connections` how many are open now, `most_connections` how many
     were at once.
     """
 
-    def __init__(self, script: Script | None = None, *, models: Iterable[str] = ("test",), wire: Wire = CHAT) -> None:
+    def __init__(
+        self,
+        script: Script | None = None,
+        *,
+        models: Iterable[str] = ("test",),
+        wire: Wire = CHAT,
+        beside: Callable[[str, bytes], Reply | None] | None = None,
+    ) -> None:
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.aborted = 0
@@ -41,6 +49,7 @@ class FaultServer:
         self._replies = None if script is None or callable(script) else iter(script)
         self._models = tuple(models)
         self._wire = wire
+        self._beside = beside
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="fault-server", daemon=True)
         self._ready = threading.Event()
@@ -108,6 +117,8 @@ class FaultServer:
             self.requests.append(asked)
             self.headers.append(headers)
             await _send(self._next(asked), read, line, self._wire)
+        elif self._beside is not None and (told := self._beside(target, body)) is not None:
+            await _send(told, {}, line, self._wire)
         else:
             await line.whole(404, {}, as_bytes({"error": {"message": f"there is no {target}"}}))
 

@@ -1,0 +1,126 @@
+"""An item of a batch: what is read, and what comes of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from redraft.errors import InputError
+from redraft.jsonable import as_text
+from redraft.record import digest, inputs_digest
+from redraft.result import Result
+from redraft.scoring import takes
+from redraft.strategies.base import entry_of
+from redraft.types import Inputs, Prediction, Usage
+
+Status = Literal["done", "failed", "cut_off", "not_begun"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchItem:
+    """What came of one item."""
+
+    index: int
+    """Its place in the input, from 0 on."""
+    key: str
+    """Its field `id`, or else a hash of its inputs; `#2` marks the second one of the same."""
+    item: Any
+    """As it was given."""
+    inputs: Inputs
+    run_id: str
+    """Of its run in the store, made of the batch's id, the key and the inputs."""
+    status: Status
+    """"failed": there is no result. "cut_off": the whole batch's budget, or a stop, ended it before its end; "not_begun": before
+    its beginning. A resumed batch goes on with both.
+    """
+    result: Prediction | None = None
+    """A strategy's Result, without its events (they are in the store); a module's Prediction."""
+    error: Exception | None = None
+    """Why there is no result, or what ended it early."""
+    usage: Usage = field(default_factory=Usage)
+    """What it spent, in earlier processes too."""
+
+    @property
+    def passed(self) -> bool:
+        """True if it has a result that passed all checks (or that nothing judged)."""
+        return self.result is not None and (not isinstance(self.result, Result) or self.result.passed)
+
+    @property
+    def ended(self) -> bool:
+        """True if a resumed batch has nothing left to do for it."""
+        return self.status in ("done", "failed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One item as it was read."""
+
+    index: int
+    place: int = 0
+    """Among those that are worked on."""
+    key: str
+    item: Any
+    inputs: dict[str, Any]
+    run_id: str
+    wrong: InputError | None = None
+    """Why it cannot be begun."""
+
+
+class Rows:
+    """Makes rows of items. Remembers a number for each key it has seen, and nothing else."""
+
+    def __init__(self, module: Any, batch_id: str, fields: Collection[str] | None = None) -> None:
+        self._module = module
+        self._batch_id = batch_id
+        self._fields = fields
+        """Those of an item that are inputs; None: all."""
+        self._seen: Counter[int] = Counter()
+        self._next = 0
+
+    def row(self, item: Any) -> Row:
+        """The next row."""
+        index, self._next = self._next, self._next + 1
+        try:
+            given = _mapping(item)
+            inputs = self._inputs(given)
+            content = inputs_digest(inputs)
+        except InputError as error:
+            key = self._key(f"row {index}")
+            return Row(index=index, key=key, item=item, inputs={}, run_id=f"{self._batch_id}:{key}", wrong=error)
+        named = given.get("id")
+        key = self._key(content[:16] if named is None else as_text(named))
+        # What has other inputs than before is another run: it shall not find the old one's replies.
+        run_id = f"{self._batch_id}:{key}" + ("" if named is None else f":{content[:8]}")
+        return Row(index=index, key=key, item=item, inputs=inputs, run_id=run_id)
+
+    def _key(self, base: str) -> str:
+        which = int(digest(base)[:16], 16)
+        self._seen[which] += 1
+        return base if self._seen[which] == 1 else f"{base}#{self._seen[which]}"
+
+    def _inputs(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        if self._fields is not None:
+            return {name: value for name, value in given.items() if name in self._fields}
+        inputs = dict(given)
+        if "id" in inputs and not _takes_id(self._module, inputs):
+            del inputs["id"]
+        return inputs
+
+
+def _mapping(item: Any) -> Mapping[str, Any]:
+    """The item's fields; of an example (ours, DSPy's) its inputs."""
+    inputs: Callable[[], Any] | None = getattr(item, "inputs", None)
+    given = dict(inputs()) if callable(inputs) else item
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise InputError(f"an item is a mapping of a module's inputs, e.g. {{'task': ...}}; got {item!r:.80}")
+    return given
+
+
+def _takes_id(module: Any, inputs: Mapping[str, Any]) -> bool:
+    inner = getattr(module, "module", module)
+    signature = getattr(inner, "signature", None)
+    if signature is not None:
+        return "id" in signature.inputs
+    return takes(entry_of(inner), 0, inputs)

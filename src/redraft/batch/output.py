@@ -1,0 +1,146 @@
+"""The file a batch writes: a row for each item that has ended, once, and readable after a kill at any moment.
+
+Rows are lines of JSON. Where another kind of file is wanted, the lines are kept beside it until the batch is done, and
+it is made of them anew each time the batch ends or is stopped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from redraft.batch.files import _line_rows, as_line, check_writable, convert, kind_of
+from redraft.batch.item import BatchItem
+from redraft.batch.log import number
+from redraft.errors import InputError, StoreError
+from redraft.result import Result
+
+
+class Output:
+    """Rows in the file `path`. `known` holds a number for each row that is there."""
+
+    def __init__(self, path: str) -> None:
+        check_writable(path)
+        self.path = Path(path)
+        self._plain = kind_of(path) == "lines"
+        self.lines = self.path if self._plain else self.path.with_name(f"{self.path.name}.rows.jsonl")
+        """Where the rows are while the batch is not done."""
+        self.known: set[int] = set()
+        self.rows = self.passed = self.failed = 0
+        self.batch: str | None = None
+        """How the run ids of the rows that are there begin."""
+
+    def exists(self) -> bool:
+        """There is something at the path, or rows for it."""
+        return self.path.exists() or self.lines.exists()
+
+    def load(self, keep: Callable[[dict[str, Any]], bool] | None = None) -> int:
+        """Find out what is there, and cut off a last line that a kill has torn. Rows that are not to be kept are left out;
+        returns how many those are.
+        """
+        self.known, self.rows, self.passed, self.failed = set(), 0, 0, 0
+        if not self.lines.exists():
+            return 0
+        _cut_torn_line(self.lines)
+        part = self.lines.with_name(f"{self.lines.name}.part")
+        left_out = 0
+        with self.lines.open(encoding="utf-8") as old, part.open("w", encoding="utf-8") as new:
+            for row in _line_rows(old):
+                self._check(row)
+                if keep is not None and not keep(row):
+                    left_out += 1
+                    continue
+                self._count(row)
+                new.write(as_line(row))
+        if left_out:
+            part.replace(self.lines)
+        else:
+            part.unlink()
+        return left_out
+
+    def has(self, run_id: str) -> bool:
+        """There is a row of this run."""
+        return number(run_id) in self.known
+
+    def write(self, item: BatchItem) -> None:
+        """Add the row of an item that has ended. It outlives the process from here on."""
+        row = row_of(item)
+        try:
+            with self.lines.open("a", encoding="utf-8") as file:
+                file.write(as_line(row))
+        except OSError as error:
+            raise StoreError(
+                f"{self.lines} cannot be written: {error.strerror}. Nothing is lost but rows that the store still has: "
+                "make room, and run the same command again."
+            ) from error
+        self._count(row)
+
+    def finish(self, *, done: bool) -> None:
+        """Make the wanted kind of file, if it is another one. `done`: there will be no further rows."""
+        if self._plain:
+            self.lines.touch()
+            return
+        if self.lines.exists():
+            convert(self.lines, str(self.path))
+            if done:
+                self.lines.unlink()
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        self.lines.unlink(missing_ok=True)
+        self.known, self.rows, self.passed, self.failed = set(), 0, 0, 0
+
+    def _check(self, row: Any) -> None:
+        run_id = row.get("run_id") if isinstance(row, dict) else None
+        if not isinstance(run_id, str) or ":" not in run_id:
+            raise InputError(
+                f"{self.lines} holds something else than a batch's rows ({row!r:.60}), so nothing was written: give "
+                "another file for the output, or --no-resume to overwrite it"
+            )
+        self.batch = self.batch or run_id.partition(":")[0]
+
+    def _count(self, row: dict[str, Any]) -> None:
+        self.known.add(number(row["run_id"]))
+        self.rows += 1
+        self.passed += bool(row["passed"])
+        self.failed += row["error"] is not None and row["stop_reason"] is None
+
+
+def row_of(item: BatchItem) -> dict[str, Any]:
+    """The item's own fields, the outputs, and what it cost. Where two bear one name, the item's own is found as `input.NAME`,
+    an output as `output.NAME`.
+    """
+    result, usage = item.result, item.usage
+    outputs = {} if result is None else result.to_dict()
+    judged = result if isinstance(result, Result) else None
+    receipt = {
+        "score": judged and judged.score,
+        "passed": item.passed,
+        "stop_reason": None if judged is None else str(judged.stop_reason),
+        "calls": usage.calls,
+        "tokens": usage.tokens,
+        "cost": None if usage.unpriced else usage.cost + usage.uncertain_cost,
+        "run_id": item.run_id,
+        "error": None if item.error is None else f"{type(item.error).__name__}: {item.error}",
+    }
+    made = {(f"output.{name}" if name in receipt else name): value for name, value in outputs.items()} | receipt
+    own = item.item if isinstance(item.item, dict) else {"input": item.item}
+    return {(f"input.{name}" if name in made else str(name)): value for name, value in own.items()} | made
+
+
+def _cut_torn_line(path: Path) -> None:
+    """What a kill has left of the last row: it has no line end."""
+    with path.open("rb+") as file:
+        end = at = file.seek(0, os.SEEK_END)
+        while at > 0:
+            start = max(0, at - 65536)
+            file.seek(start)
+            found = file.read(at - start).rfind(b"\n")
+            if found >= 0:
+                at = start + found + 1
+                break
+            at = start
+        if at != end:
+            file.truncate(at)

@@ -1,0 +1,62 @@
+"""`redraft resume`: a run that was killed, interrupted or ended by a limit goes on where it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from redraft.cli.codes import EXPLAINED
+from redraft.cli.options import RunOptions
+from redraft.cli.runs import _opened, _whole
+from redraft.errors import UsageError
+from redraft.types import Event
+
+_COUNT = click.IntRange(min=1)
+_AMOUNT = click.FloatRange(min=0, min_open=True)
+
+
+@click.command(epilog=EXPLAINED)
+@click.argument("run_id", metavar="RUN")
+@click.option("--store", metavar="FILE", help="The file that the run is in.  [default: as of `redraft runs`]")
+@click.option("--call-limit", type=_COUNT, metavar="N", help="Hard limit on calls, those from before included.")
+@click.option("--token-limit", type=_COUNT, metavar="N", help="The same for tokens.")
+@click.option("--cost-limit", type=_AMOUNT, metavar="DOLLARS", help="The same for money.")
+@click.option(
+    "--time-limit", type=_AMOUNT, metavar="SECONDS", help="The same for time; what lay between does not count."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@click.option("--json", is_flag=True, help="Print the whole run as one JSON object.")
+@click.option("--show", type=click.Choice(["trajectory"]), help="Print every draft, what changed and why.")
+@click.option("--allow-fail", is_flag=True, help="Exit with 0 even if checks did not pass.")
+def resume(run_id: str, store: str | None, **given: Any) -> int:
+    """Go on with RUN, which `redraft run` began, where it was: what it has bought is not bought again.
+
+    RUN is a run's id, or as much of its beginning as no other run has. The task and the options are those that it was begun
+    with, its limits those that are given here (none: none but the configured ones). A run that had ended is shown again.
+    """
+    from redraft.cli.perform import carry_out
+
+    if given["json"] and given["show"]:
+        raise click.UsageError(f"--json holds the {given['show']} already; leave out --show")
+    with _opened(store) as kept:
+        whole = _whole(kept, run_id)
+        spec = _spec(whole, kept.read(whole))
+        where = str(kept.path)
+    return carry_out(RunOptions.of_spec(spec["options"], store=where, **given), spec["task"], whole)
+
+
+def _spec(run_id: str, events: Sequence[Event]) -> dict[str, Any]:
+    """What the run is made of. Raises `UsageError` for one that `redraft run` did not begin."""
+    spec = next((e.data.get("spec") for e in reversed(events) if e.kind == "run"), None) or {}
+    if "batch" in spec or events[0].kind == "batch":
+        raise UsageError(
+            f"{run_id} is part of a batch: give the same `redraft batch` command again, which goes on with it"
+        )
+    if "options" not in spec:
+        raise UsageError(
+            f"run {run_id} was begun by a program, which alone knows its strategy: there, "
+            f"Run.resume({run_id!r}, store=store).execute(strategy, inputs) goes on with it"
+        )
+    return dict(spec)
