@@ -143,7 +143,7 @@ def test_changed_options_are_refused_before_anything_is_spent(batch, lm, tmp_pat
 def test_a_file_that_no_batch_wrote_is_left_alone(batch, lm, tmp_path):
     source = write(tmp_path / "in.jsonl", tasks(2))
     out = tmp_path / "out.jsonl"
-    for text in ('{"my": "data"}\n', "not json\n"):
+    for text in ('{"my": "data"}\n', "not json\n", "no line end"):
         out.write_text(text)
         said = batch(source, "out.jsonl", *CHECK)
         assert (said.exit_code, out.read_text(), lm.requests) == (2, text, [])

@@ -53,6 +53,7 @@ def items(n):
 async def main(folder, url, n, limit):
     output = Output(str(folder / "out.jsonl"))
     output.load()
+    output.mend()
     with context(model=OpenAILM("test", base_url=url, api_key="k")), SqliteStore(folder / "runs.db") as store:
         work = Batch(
             Refine(Team(), N=1, advisor=False),

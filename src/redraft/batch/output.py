@@ -7,7 +7,7 @@ it is made of them anew each time the batch ends or is stopped.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,33 +32,32 @@ class Output:
         self.batch: str | None = None
         """How the run ids of the rows that are there begin."""
 
-    def exists(self) -> bool:
-        """There is something at the path, or rows for it."""
-        return self.path.exists() or self.lines.exists()
-
-    def load(self, keep: Callable[[dict[str, Any]], bool] | None = None) -> int:
-        """Find out what is there, and cut off a last line that a kill has torn. Rows that are not to be kept are left out;
-        returns how many those are.
-        """
+    def load(self) -> None:
+        """Find out what is there, and change nothing. Raises `InputError` if it is something else than a batch's rows."""
         self.known, self.rows, self.passed, self.failed = set(), 0, 0, 0
-        if not self.lines.exists():
-            return 0
-        _cut_torn_line(self.lines)
+        for row in self._whole_rows():
+            self._check(row)
+            self._count(row)
+
+    def keep(self, wanted: Callable[[dict[str, Any]], bool]) -> int:
+        """Leave out the other rows; returns how many those were."""
         part = self.lines.with_name(f"{self.lines.name}.part")
-        left_out = 0
-        with self.lines.open(encoding="utf-8") as old, part.open("w", encoding="utf-8") as new:
-            for row in _line_rows(old):
-                self._check(row)
-                if keep is not None and not keep(row):
-                    left_out += 1
-                    continue
-                self._count(row)
-                new.write(as_line(row))
-        if left_out:
-            part.replace(self.lines)
-        else:
-            part.unlink()
-        return left_out
+        with part.open("w", encoding="utf-8") as new:
+            new.writelines(as_line(row) for row in self._whole_rows() if wanted(row))
+        part.replace(self.lines)
+        had = self.rows
+        self.load()
+        return had - self.rows
+
+    def mend(self) -> None:
+        """Cut off a last row that a kill has torn: it has no line end."""
+        if self.lines.exists():
+            _cut_torn_line(self.lines)
+
+    def _whole_rows(self) -> Iterator[Any]:
+        if self.lines.exists():
+            with self.lines.open(encoding="utf-8", newline="\n") as file:
+                yield from _line_rows(line for line in file if line.endswith("\n"))
 
     def has(self, run_id: str) -> bool:
         """There is a row of this run."""

@@ -66,7 +66,7 @@ def perform(options: BatchOptions, run: RunOptions) -> int:
 def _made(options: BatchOptions, run: RunOptions, strategy: Any, fields: Collection[str], output: Output) -> Batch:
     """The batch, and its file as it was left."""
     if options.resume:
-        output.load(_not_failed if options.retry_failed else None)
+        output.load()
     where = str(output.path.absolute())
     name = options.batch_id or (output.batch or "").partition("~")[0] or f"batch-{digest(where)[:10]}"
     if output.batch is not None and options.batch_id not in (None, output.batch.partition("~")[0]):
@@ -111,13 +111,16 @@ def _check_begun(options: BatchOptions, run: RunOptions, output: Output, work: B
 
 def _brought_to_date(options: BatchOptions, output: Output, work: Batch, rows: Rows, *, quiet: bool) -> int | None:
     """Leave out what OUT holds of inputs that have changed since; returns how many rows the input has, if that is known."""
-    if not options.resume or options.source == STDIN or not output.rows:
-        if not options.resume:
-            output.clear()
-        return None if options.source == STDIN else count_rows(options.source)
+    if not options.resume:
+        output.clear()
+    output.mend()
+    if options.retry_failed:
+        output.keep(_not_failed)
+    if options.source == STDIN or not output.rows:
+        return count_rows(options.source)
     wanted = {number(rows.row(item).run_id) for item in read_rows(options.source)}
     had = output.rows
-    left_out = output.load(lambda row: number(row["run_id"]) in wanted) if output.known - wanted else 0
+    left_out = output.keep(lambda row: number(row["run_id"]) in wanted) if output.known - wanted else 0
     if not quiet:
         say(f"redraft: {had - left_out} rows are done already ({output.path}); going on with batch {work.batch_id}")
         if left_out:
