@@ -62,7 +62,9 @@ def inputs_digest(inputs: Mapping[str, Any]) -> str:
 
 def derived_seed(seed: int, scope: str) -> int:
     """A sampling seed from the run's seed and a place in it: equal on replay, different everywhere else."""
-    return int.from_bytes(blake2b(f"{seed}|{scope}".encode(), digest_size=4).digest(), "big") >> 1
+    return (
+        int.from_bytes(blake2b(f"{seed}|{scope}".encode("utf-8", "surrogatepass"), digest_size=4).digest(), "big") >> 1
+    )
 
 
 def spec_of(strategy: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -250,3 +250,24 @@ async def test_a_store_that_fails_ends_the_batch():
 def test_what_cannot_be_is_refused_at_the_door(wrong, said):
     with pytest.raises(InputError, match=said):
         refine(echo()).batch([], **wrong)
+
+
+async def test_a_batch_that_is_left_is_left_whole(tmp_path):
+    lm = FunctionLM(lambda request: "a b c")
+    write = Refine(Predict("task -> line", lm=lm), 1, checks=["words:3"])
+    items = [{"task": str(i)} for i in range(8)]
+    with SqliteStore(tmp_path / "runs.db") as store:
+        async with aclosing(write.abatch_as_completed(items, concurrency=3, store=store, batch_id="b")) as ended:
+            async for _ in ended:
+                break
+        rest = [item async for item in write.abatch_as_completed(items, concurrency=3, store=store, batch_id="b")]
+    assert {item.status for item in rest} == {"done"}
+    assert len(lm.requests) <= 8 + 3
+
+
+def test_an_id_may_look_like_anothers_second():
+    done = Predict("task -> line", lm=FunctionLM(lambda request: "ok")).batch(
+        [{"id": i, "task": "t"} for i in ("x", "x", "x#2", "x", "x#2")]
+    )
+    assert [item.status for item in done] == ["done"] * 5
+    assert len({item.key for item in done}) == 5

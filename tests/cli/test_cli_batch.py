@@ -9,6 +9,7 @@ import signal
 import pytest
 
 from redraft import registry
+from redraft.batch.files import alone
 from redraft.errors import AuthError, TransientLMError
 from redraft.testing import FaultServer, FaultyLM, FunctionLM, Reply, ScriptedLM
 
@@ -355,3 +356,38 @@ def test_resume_says_what_it_cannot_go_on_with(redraft, batch, tmp_path):
     said = redraft("resume", "mine:0", "--store", "out.jsonl.runs.db")
     assert (said.exit_code, "part of a batch" in said.stderr) == (2, True)
     assert "no run 'nope'" in redraft("resume", "nope", "--store", "out.jsonl.runs.db").stderr
+
+
+def test_half_an_emoji_ends_no_batch(batch, lm, tmp_path):
+    rows = [{"id": "\ud83d", "task": "say one"}, {"id": 2, "task": "say half \ud83d", "note": "\ud83d cut"}, *tasks(1)]
+    source = write(tmp_path / "in.jsonl", rows)
+    for calls in (3, 3):
+        said = batch(source, "out.jsonl", "--strategy", "predict")
+        assert (said.exit_code, len(lm.requests)) == (0, calls)
+    assert [row["answer"] for row in read(tmp_path / "out.jsonl")].count("half \ud83d") == 1
+
+
+def test_one_process_works_on_a_file_at_a_time(batch, lm, tmp_path):
+    source = write(tmp_path / "in.jsonl", tasks(1))
+    with alone("in.jsonl", str(tmp_path / "out.jsonl")):
+        said = batch(source, str(tmp_path / "out.jsonl"))
+    assert (said.exit_code, lm.requests) == (2, [])
+    assert "another process works on" in said.stderr
+    assert batch(source, str(tmp_path / "out.jsonl")).exit_code == 0
+    assert not (tmp_path / "out.jsonl.lock").exists()
+
+
+@pytest.mark.parametrize("out", ["in.jsonl", "nowhere/out.jsonl", "-"])
+def test_nothing_is_bought_for_a_file_that_cannot_be_written(batch, lm, tmp_path, out):
+    source = write(tmp_path / "in.jsonl", tasks(1))
+    before = (tmp_path / "in.jsonl").read_text()
+    said = batch(source, out, "--no-resume", "--store", "runs.db")
+    assert (said.exit_code, lm.requests) == (2, [])
+    assert (tmp_path / "in.jsonl").read_text() == before
+
+
+def test_rows_with_a_time_as_run_id_are_nobodys_batch(batch, lm, tmp_path):
+    write(tmp_path / "out.jsonl", [{"run_id": "2024-01-01T10:00:00", "x": 1}])
+    said = batch(write(tmp_path / "in.jsonl", tasks(1)), "out.jsonl")
+    assert (said.exit_code, lm.requests) == (2, [])
+    assert "something else than a batch's rows" in said.stderr

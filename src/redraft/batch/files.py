@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from redraft.errors import ConfigError, InputError
+from redraft.errors import ConfigError, InputError, UsageError
 from redraft.jsonable import as_text, plain
 
 STDIN = "-"
@@ -105,6 +106,39 @@ def check_writable(path: str) -> None:
     """Raises before anything is spent if a file of this kind cannot be written here."""
     if kind_of(path) == "parquet":
         _parquet()
+    folder = Path(path).absolute().parent
+    if path == STDIN or Path(path).is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise InputError(f"{path} cannot be written: name a file in a folder that is there and may be written to")
+
+
+@contextmanager
+def alone(source: str, out: str) -> Iterator[None]:
+    """While a batch writes `out`: no other process does. Raises `UsageError` if one does, or if it is the input."""
+    check_writable(out)
+    if source != STDIN and Path(out).exists() and Path(source).exists() and Path(source).samefile(out):
+        raise UsageError(f"{out} is the input and the output: name another file for the rows that come out")
+    path = Path(f"{out}.lock")
+    with path.open("a+b") as held:
+        try:
+            _lock(held.fileno())
+        except OSError as error:
+            raise UsageError(f"another process works on {out}; wait for it, or end it") from error
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _lock(descriptor: int) -> None:
+    """Raises `OSError` if another process has it; a process that dies lets go."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def convert(lines: Path, path: str) -> None:
@@ -180,4 +214,9 @@ def _fit(value: Any, kind: Any, pa: Any) -> Any:
 
 def as_line(row: dict[str, Any]) -> str:
     """A row as one line of JSON, whatever its values are."""
-    return json.dumps(row, ensure_ascii=False, default=plain) + "\n"
+    line = json.dumps(row, ensure_ascii=False, default=plain)
+    try:
+        line.encode()
+    except UnicodeEncodeError:  # half an emoji, cut by some model: it stays an escape
+        line = json.dumps(row, default=plain)
+    return line + "\n"

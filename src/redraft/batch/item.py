@@ -96,9 +96,12 @@ class Rows:
         return Row(index=index, key=key, item=item, inputs=inputs, run_id=run_id)
 
     def _key(self, base: str) -> str:
-        which = int(digest(base)[:16], 16)
-        self._seen[which] += 1
-        return base if self._seen[which] == 1 else f"{base}#{self._seen[which]}"
+        base = key = base.encode("utf-8", "backslashreplace").decode()  # half an emoji is no name for a store
+        while self._seen[_number(key)]:  # also where an id looks like another one's second
+            self._seen[_number(base)] += 1
+            key = f"{base}#{self._seen[_number(base)]}"
+        self._seen[_number(key)] += 1
+        return key
 
     def _inputs(self, given: Mapping[str, Any]) -> dict[str, Any]:
         if self._fields is not None:
@@ -107,6 +110,11 @@ class Rows:
         if "id" in inputs and not _takes_id(self._module, inputs):
             del inputs["id"]
         return inputs
+
+
+def _number(key: str) -> int:
+    """A key as a number: what stays of an item in memory."""
+    return int(digest(key)[:16], 16)
 
 
 def _mapping(item: Any) -> Mapping[str, Any]:

@@ -93,7 +93,7 @@ class Output:
 
     def _check(self, row: Any) -> None:
         run_id = row.get("run_id") if isinstance(row, dict) else None
-        if not isinstance(run_id, str) or ":" not in run_id:
+        if not isinstance(run_id, str) or ":" not in run_id or not {"passed", "error", "stop_reason"} <= row.keys():
             raise InputError(
                 f"{self.lines} holds something else than a batch's rows ({row!r:.60}), so nothing was written: give "
                 "another file for the output, or --no-resume to overwrite it"

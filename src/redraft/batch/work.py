@@ -19,6 +19,7 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
+from contextlib import aclosing
 from dataclasses import replace
 from itertools import count, islice
 from typing import Any
@@ -293,8 +294,9 @@ async def batch_as_completed(
     module: Any, items: Items, *, ordered: bool = False, **options: Any
 ) -> AsyncIterator[BatchItem]:
     """See `Module.abatch_as_completed`."""
-    async for item in Batch(module, **options).as_completed(items, ordered=ordered):
-        yield item
+    async with aclosing(Batch(module, **options).as_completed(items, ordered=ordered)) as ended:
+        async for item in ended:  # closing this one closes that one: nothing is under way then
+            yield item
 
 
 def batch(

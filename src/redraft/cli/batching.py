@@ -14,7 +14,7 @@ from typing import Any
 
 from redraft import __version__
 from redraft.batch import Batch, BatchItem
-from redraft.batch.files import STDIN, count_rows, read_rows
+from redraft.batch.files import STDIN, alone, count_rows, read_rows
 from redraft.batch.item import Rows
 from redraft.batch.log import number
 from redraft.batch.output import Output
@@ -39,6 +39,7 @@ _LOOK = 0.2  # seconds: a wait without an end would hide Ctrl-C on Windows
 def perform(options: BatchOptions, run: RunOptions) -> int:
     """Do the batch, show how it goes; returns the exit code. Raises `RedraftError` if it cannot go on."""
     with ExitStack() as stack:
+        stack.enter_context(alone(options.source, options.out))
         stack.enter_context(context(**({"cache": run.cache} if run.cache else {})))
         with no_notices(run.quiet), user_prints():
             jobs = stack.enter_context(provider_batches(options, run))
