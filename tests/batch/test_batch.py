@@ -271,3 +271,12 @@ def test_an_id_may_look_like_anothers_second():
     )
     assert [item.status for item in done] == ["done"] * 5
     assert len({item.key for item in done}) == 5
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf")])
+def test_a_number_that_is_none_is_a_failed_row(odd, tmp_path):
+    module = Predict("x: float -> line", lm=FunctionLM(lambda request: "ok"))
+    with SqliteStore(tmp_path / "runs.db") as store:
+        done = module.batch([{"x": 1.0}, {"x": odd}, {"x": 2.0}], store=store, concurrency=1)
+    assert [item.status for item in done] == ["done", "failed", "done"]
+    assert isinstance(done[1].error, InputError)

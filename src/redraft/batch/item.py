@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -86,6 +87,7 @@ class Rows:
             given = _mapping(item)
             inputs = self._inputs(given)
             content = inputs_digest(inputs)
+            _check_finite(inputs)
         except InputError as error:
             key = self._key(f"row {index}")
             return Row(index=index, key=key, item=item, inputs={}, run_id=f"{self._batch_id}:{key}", wrong=error)
@@ -110,6 +112,13 @@ class Rows:
         if "id" in inputs and not _takes_id(self._module, inputs):
             del inputs["id"]
         return inputs
+
+
+def _check_finite(inputs: Mapping[str, Any]) -> None:
+    """Raises `InputError` for NaN and the infinities: no journal can hold them."""
+    for name, value in inputs.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InputError(f"the input {name!r} is {value}, which is no number: give another value or a text")
 
 
 def _number(key: str) -> int:
