@@ -10,7 +10,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from redraft.frame import Frame, current_frame, entered, warn
+from redraft.frame import Frame, current_frame, entered, recorded, warn
 from redraft.journal import SOFT
 from redraft.record import used
 from redraft.sync import on_loop
@@ -57,23 +57,12 @@ async def once(name: str, call: Callable[[], Awaitable[T]]) -> T:
     frame = current_frame()
     if frame is None:
         return await call()
-    return await on_loop(lambda: _once(frame, name, call), frame.run.loop)
 
+    def ready() -> None:
+        frame.run.check_open()
+        frame.meter.check_room(name)
 
-async def _once(frame: Frame, name: str, call: Callable[[], Awaitable[T]]) -> T:
-    frame.run.check_open()
-    journal = frame.run.journal
-    key = journal.key(frame.scope, f"step:{name}")
-    inside = frame.step(key)
-    if (old := journal.recorded("step", key)) is not None:
-        journal.settled(inside.scope)
-        return old.data["value"]  # type: ignore[no-any-return]
-    frame.meter.check_room(name)
-    with entered(inside):
-        value = await call()
-    if _is_json(value):
-        await journal.commit("step", scope=frame.scope, key=key, name=name, value=value)
-    return value
+    return await on_loop(lambda: recorded(frame, name, call, ready=ready, keep=_is_json), frame.run.loop)
 
 
 def charge(usage: Usage, by: str) -> None:

@@ -6,7 +6,7 @@ the surrounding run: one meter, one journal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -141,6 +141,33 @@ def warn(text: str) -> None:
     if frame is not None and settings().lint:
         frame.run.journal.remark("lint", scope=frame.scope, text=text)
         say_once(f"redraft: {text}")
+
+
+async def recorded(
+    frame: Frame,
+    name: str,
+    call: Callable[[], Awaitable[T]],
+    *,
+    ready: Callable[[], None],
+    keep: Callable[[T], bool] = lambda _: True,
+) -> T:
+    """What `call` returns, journalled as a step: a resumed run gets the recorded value, and calls nothing.
+
+    `ready` raises if it may not begin; `keep` says of a value whether it can be recorded.
+    """
+    journal = frame.run.journal
+    key = journal.key(frame.scope, f"step:{name}")
+    inside = frame.step(key)
+    if (old := journal.recorded("step", key)) is not None:
+        journal.settled(inside.scope)
+        value: T = old.data["value"]
+        return value
+    ready()
+    with entered(inside):
+        value = await call()
+    if keep(value):
+        await journal.commit("step", scope=frame.scope, key=key, name=name, value=value)
+    return value
 
 
 def in_run(fn: Callable[..., T]) -> Callable[..., T]:

@@ -245,9 +245,16 @@ class Journal:
                 listener(what)
             except Exception as error:  # noqa: BLE001 - user code: it cannot hurt the run
                 failed = True
-                self.note("listener_failed", error=f"{type(error).__name__}: {error}")
+                self._dropped(error)
 
         return tell
+
+    def _dropped(self, error: BaseException) -> None:
+        """Say that a listener failed."""
+        self.note("listener_failed", error=f"{type(error).__name__}: {error}")
+        import logging
+
+        logging.getLogger("redraft").warning("a listener failed and hears no more: %s", error, exc_info=error)
 
     def tell(self, event: Event) -> None:
         """Show an event to the listeners."""
@@ -256,15 +263,10 @@ class Journal:
                 listener(event)
             except (KeyboardInterrupt, asyncio.CancelledError):
                 raise
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - the same
                 if listener in self._listeners:
                     self._listeners.remove(listener)
-                    self.note("listener_failed", error=f"{type(error).__name__}: {error}")
-                    import logging
-
-                    logging.getLogger("redraft").warning(
-                        "a listener failed and hears no more: %s", error, exc_info=error
-                    )
+                    self._dropped(error)
 
     def spent(self, scope: str = "") -> Usage:
         """What earlier processes spent in a scope: every try that ended, and the reservation of every one that did not."""

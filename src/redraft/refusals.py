@@ -1,4 +1,5 @@
-"""What each model refused: dropped once, remembered, said. A run goes by its own record, so that it replays alike.
+"""What each model refused: dropped once, remembered in the process, said. Which form a run asks for goes by its own record,
+so that it replays alike.
 
 What may be left out: an optional parameter, one value of one, or a schema's keyword that only narrows it (what comes
 back is judged all the same). A grammar, a tool or a whole schema is never left out in silence.

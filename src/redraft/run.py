@@ -25,7 +25,7 @@ from redraft.errors import (
     StoreError,
     UsageError,
 )
-from redraft.frame import Advice, Frame, current_frame, entered, paying, within
+from redraft.frame import Advice, Frame, current_frame, entered, paying, recorded, within
 from redraft.journal import Journal, new_run_id
 from redraft.jsonable import plain, showable
 from redraft.ledger import Ledger
@@ -251,17 +251,7 @@ class Run:
 
     async def step(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Do a user's own effect once: its JSON result is journalled, and a replay returns it without calling `fn`."""
-        frame = self._here()
-        key = self.journal.key(frame.scope, f"step:{name}")
-        inside = frame.step(key)
-        if (old := self.journal.recorded("step", key)) is not None:
-            self.journal.settled(inside.scope)
-            return old.data["value"]
-        self.check_open()
-        with entered(inside):
-            value = await call_user(fn, *args, **kwargs)
-        await self.journal.commit("step", scope=frame.scope, key=key, name=name, value=value)
-        return value
+        return await recorded(self._here(), name, lambda: call_user(fn, *args, **kwargs), ready=self.check_open)
 
     def _here(self) -> Frame:
         """The frame of the running code if it is part of this run, else the run's own."""

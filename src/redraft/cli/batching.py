@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import threading
 from collections.abc import Collection, Iterator
-from concurrent.futures import wait
-from contextlib import ExitStack, aclosing, contextmanager
+from contextlib import ExitStack, aclosing
 from itertools import chain
 from typing import Any
 
@@ -22,6 +19,7 @@ from redraft.budget import Budget
 from redraft.cli.batch import BatchOptions
 from redraft.cli.codes import Exit
 from redraft.cli.counted import Counted, counted, summary
+from redraft.cli.interrupt import listening, waited_for
 from redraft.cli.options import RunOptions
 from redraft.cli.output import say
 from redraft.cli.perform import no_notices, user_prints
@@ -32,8 +30,6 @@ from redraft.errors import InputError, UsageError
 from redraft.evaluate.identity import fingerprint
 from redraft.record import digest
 from redraft.sync import private_loop, submit
-
-_LOOK = 0.2  # seconds: a wait without an end would hide Ctrl-C on Windows
 
 
 def perform(options: BatchOptions, run: RunOptions) -> int:
@@ -158,10 +154,8 @@ class _Drain:
                         output.write(item)
                         self._told.row()
 
-        with self._listening():
-            done = submit(whole, private_loop())
-            while not wait([done], timeout=_LOOK).done:
-                pass
+        with listening(self._on_signal):
+            done = waited_for(submit(whole, private_loop()))
             if not (self.signal and (done.cancelled() or isinstance(done.exception(), asyncio.CancelledError))):
                 done.result()
 
@@ -184,18 +178,6 @@ class _Drain:
         else:
             self._told.abandon()
             os._exit(128 + number)
-
-    @contextmanager
-    def _listening(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():  # Python hears signals in the main thread only
-            yield
-            return
-        before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def _check_row(item: BatchItem) -> None:

@@ -9,7 +9,7 @@ import click
 
 from redraft.cli.codes import EXPLAINED
 from redraft.cli.options import RunOptions
-from redraft.cli.runs import _opened, _whole
+from redraft.cli.runs import opened, whole_id
 from redraft.errors import UsageError
 from redraft.types import Event
 
@@ -40,8 +40,8 @@ def resume(run_id: str, store: str | None, **given: Any) -> int:
 
     if given["json"] and given["show"]:
         raise click.UsageError(f"--json holds the {given['show']} already; leave out --show")
-    with _opened(store) as kept:
-        whole = _whole(kept, run_id)
+    with opened(store) as kept:
+        whole = whole_id(kept, run_id)
         spec = _spec(whole, kept.read(whole))
         where = str(kept.path)
     return carry_out(RunOptions.of_spec(spec["options"], store=where, **given), spec["task"], whole)

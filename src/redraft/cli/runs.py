@@ -55,7 +55,7 @@ def list_(limit: int, as_json: bool, store: str | None) -> int:
     """
     from redraft.cli.runs_table import run_json, shorts, table
 
-    with _opened(store) as kept:
+    with opened(store) as kept:
         shown, ids = kept.runs(limit), kept.run_ids()
     if as_json:
         emit_json({"store": str(kept.path), "runs": [run_json(run) for run in shown]})
@@ -80,8 +80,8 @@ def show(run: str, as_json: bool, store: str | None) -> int:
     from redraft.report.kept import drafts_of, outermost
     from redraft.report.text import one_line, trajectory
 
-    with _opened(store) as kept:
-        run_id = _whole(kept, run)
+    with opened(store) as kept:
+        run_id = whole_id(kept, run)
         short, events = kept.run(run_id), kept.read(run_id)
     assert short is not None
     found = drafts_of(events)
@@ -107,8 +107,8 @@ def diff(run: str, a: int, b: int, store: str | None) -> int:
     from redraft.report.kept import drafts_of, outermost
     from redraft.report.text import printable
 
-    with _opened(store) as kept:
-        run_id = _whole(kept, run)
+    with opened(store) as kept:
+        run_id = whole_id(kept, run)
         found = list(outermost(drafts_of(kept.read(run_id))))
     drafts = next((d for d in found if not d.scope), found[0] if len(found) == 1 else None)
     if drafts is None:
@@ -140,7 +140,7 @@ def export(run: tuple[str, ...], form: str, out: str | None, store: str | None) 
     """
     from redraft.cli.runs_export import lines
 
-    with _opened(store) as kept, _writing(out) as write:
+    with opened(store) as kept, _writing(out) as write:
         ids = _wholes(kept, run) if run else kept.run_ids()[::-1]
         for line in lines(kept, ids, form):
             write(line)
@@ -155,7 +155,7 @@ def delete(run: tuple[str, ...], yes: bool, store: str | None) -> int:
     """Delete runs for good."""
     from redraft.result import count
 
-    with _opened(store) as kept:
+    with opened(store) as kept:
         ids = _wholes(kept, run)
         what = count(len(ids), "run")
         if not yes and not _agreed(f"Delete {what}{_still_open(kept, ids)} for good?"):
@@ -174,7 +174,7 @@ def gc(refused: bool, store: str | None) -> int:
 
     A large file is rewritten: do it while no run begins, which might find the file locked.
     """
-    with _opened(store) as kept:
+    with opened(store) as kept:
         done = kept.gc(refused=refused)
     emit(
         f"dropped {done.messages} messages and {done.events} events of deleted runs; "
@@ -194,7 +194,7 @@ def store_path(given: str | None) -> Path:
 
 
 @contextlib.contextmanager
-def _opened(given: str | None) -> Iterator[SqliteStore]:
+def opened(given: str | None) -> Iterator[SqliteStore]:
     """The store. A file that is not there is not made: nobody looks for runs in order to make one."""
     from redraft.store.sqlite import SqliteStore
 
@@ -208,7 +208,7 @@ def _opened(given: str | None) -> Iterator[SqliteStore]:
         yield store
 
 
-def _whole(store: SqliteStore, short: str) -> str:
+def whole_id(store: SqliteStore, short: str) -> str:
     """The run id that begins so."""
     return _wholes(store, (short,))[0]
 
