@@ -88,18 +88,6 @@ def rows(path, run_id="run"):
         db.close()
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "runs.db"
-
-
-@pytest.fixture
-def store(path):
-    store = SqliteStore(path)
-    yield store
-    store.close()
-
-
 def left(path, kind="open"):
     return sorted(path.parent.glob(f"*.{kind}"))
 

@@ -76,18 +76,6 @@ def intent(seq, *texts, **more):
     return Event(seq=seq, kind="intent", time=1.5, key="k", data=asked(*texts, **more))
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "runs.db"
-
-
-@pytest.fixture
-def store(path):
-    store = SqliteStore(path)
-    yield store
-    store.close()
-
-
 def number_of(path, table):
     db = sqlite3.connect(path)
     try:

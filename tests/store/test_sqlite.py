@@ -53,18 +53,6 @@ def commits(path):
     return sum(log[at + 4 : at + 8] != bytes(4) for at in range(32, len(log), 24 + page))
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "runs.db"
-
-
-@pytest.fixture
-def store(path):
-    store = SqliteStore(path)
-    yield store
-    store.close()
-
-
 async def test_round_trip(store, path):
     events = [event(0, text="naïve ☕", n=[1, 2.5, None, True, {"k": []}]), Event(seq=1, kind="end", time=2.0)]
     await store.append("run", events)
