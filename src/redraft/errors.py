@@ -16,6 +16,7 @@
     |  |  `- UnsupportedError     the model refuses one parameter (`parameter` names it)
     |  `- LocalEngineError        the embedded engine cannot start or stopped answering
     |- ParseError                 a reply does not hold the fields that were asked for
+    |- SandboxError               a sandbox cannot hold, cannot start or stopped answering
     |- ModelFetchError            a local model could not be fetched, verified or stored
     |- ScoreError                 a check, reward function or critic raised or returned no finite score
     |- BudgetExceeded             a limit was reached (`limit`, `allowed`, `spent`)
@@ -151,6 +152,10 @@ class ParseError(RedraftError):
     def __init__(self, message: str, *, completion: Completion | None = None) -> None:
         super().__init__(message)
         self.completion = completion
+
+
+class SandboxError(RedraftError):
+    """A sandbox cannot hold what it promises, cannot start, or stopped answering: no fault of the code in it."""
 
 
 class ModelFetchError(RedraftError):

@@ -6,7 +6,7 @@ happened to a Store. RLM's code runs in an Interpreter. Implement any of them as
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -64,15 +64,47 @@ class Scorer(Protocol):
         """Judge. May raise; Run turns whatever is raised into a `ScoreError` that names the scorer."""
 
 
+HostFunction = Callable[..., Awaitable[Any]]
+"""What sandboxed code calls by name, run on the host: takes and returns what JSON can hold. What it raises is raised in
+the code; `CellEnd` ends the cell, which is no error."""
+
+
+class CellEnd(Exception):
+    """Raised by a host function: the cell that called it ends here, as if its code had come to its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellResult:
+    """What came of one cell."""
+
+    output: str = ""
+    """What it printed, in order, the value of a last expression, and the traceback if it raised."""
+    error: str = ""
+    """Why it did not come to its end, on one line: `ValueError: ...`, or the limit that it ran into; empty if it did."""
+    lost: bool = False
+    """The sandbox ended with this cell, and every variable with it: `start` it anew before the next one."""
+
+
 @runtime_checkable
 class Interpreter(Protocol):
-    """A sandboxed REPL whose variables outlive a cell (RLM)."""
+    """A sandboxed REPL whose variables outlive a cell (RLM).
 
-    async def start(self, variables: Inputs) -> None:
-        """Make the variables available to the code, once."""
+    Limits of a cell (seconds, not counting those that it waits for the host; memory) are the implementation's, which ends
+    a cell at them and answers. Only what is wrong with the sandbox itself is raised, as a `SandboxError`.
+    """
 
-    async def execute(self, code: str) -> str:
-        """Run one cell; returns what it printed. The code's own errors come back as text."""
+    dialect: str
+    """What code in it has to know beyond Python, in words for a model; empty for all of CPython."""
+
+    async def start(self, variables: Inputs, functions: Mapping[str, HostFunction]) -> None:
+        """Begin with these variables and nothing else; from anew if it was started before.
+
+        A value is a str, bytes, what JSON can hold, or the `Path` of a file, which the code sees as its text (as bytes, if
+        it is not UTF-8). Functions called from threads and coroutines run at the same time.
+        """
+
+    async def execute(self, code: str) -> CellResult:
+        """Run one cell. The code's own errors, and its limits, are part of the result."""
 
     async def close(self) -> None:
         """End the sandbox and everything it started."""
