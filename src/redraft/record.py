@@ -69,8 +69,18 @@ def derived_seed(seed: int, scope: str) -> int:
 
 def spec_of(strategy: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """What a run is made of, as JSON: for people, and to notice on a resume that it has changed."""
-    plainly = {k: v if isinstance(v, str | int | float | None) else as_text(v) for k, v in inputs.items()}
+    plainly = {k: v if isinstance(v, int | float | None) else _headed(as_text(v)) for k, v in inputs.items()}
     return {"strategy": type(strategy).__name__, "inputs": plainly, "redraft": __version__}
+
+
+_SHOWN = 10_000
+
+
+def _headed(text: str) -> str:
+    """A text, or of a long one its beginning and a hash: a journal is no place for a whole file."""
+    if len(text) <= _SHOWN:
+        return text
+    return f"{text[:_SHOWN]}\n[{len(text):,} characters in all, hash {digest(text)}]"
 
 
 @lru_cache(maxsize=256)
