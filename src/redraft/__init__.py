@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from redraft.frame import Advice, in_run
     from redraft.judges import Critic, Pairwise
     from redraft.modules import ChainOfThought, Module, Predict, ReAct, Tool
+    from redraft.proactive import ProactiveDecoder
     from redraft.protocols import LM, Interpreter, Scorer, Store, Strategy
     from redraft.result import Result
+    from redraft.rlm import RLM
     from redraft.run import Run
     from redraft.signature import InputField, OutputField, Signature
     from redraft.store import SqliteCache, SqliteStore
@@ -48,6 +50,8 @@ _EXPORTS = {
     "Pairwise": "redraft.judges",
     "Predict": "redraft.modules",
     "Prediction": "redraft.types",
+    "ProactiveDecoder": "redraft.proactive",
+    "RLM": "redraft.rlm",
     "ReAct": "redraft.modules",
     "Refine": "redraft.strategies",
     "Reflect": "redraft.strategies",
@@ -96,6 +100,8 @@ __all__ = [
     "Pairwise",
     "Predict",
     "Prediction",
+    "ProactiveDecoder",
+    "RLM",
     "ReAct",
     "Refine",
     "Reflect",

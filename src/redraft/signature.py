@@ -134,7 +134,7 @@ class SignatureSpec:
         if missing or len(inputs) > len(bound) or not inputs.keys() <= bound.keys():
             _wrong_inputs(self, inputs)
         required = self._required
-        if required and all(isinstance(bound[n], str) and not bound[n].strip() for n in required):
+        if required and all(_is_blank(bound[n]) for n in required):
             names = " and ".join(map(repr, required))
             raise InputError(
                 f"nothing to work on: {names} {'is' if len(required) == 1 else 'are all'} empty; pass text"
@@ -197,6 +197,11 @@ class SignatureSpec:
         from redraft.coerce import coerce
 
         return coerce(self, raw)
+
+
+def _is_blank(value: Any) -> bool:
+    """True for a text without a character that shows; `strip` would copy a long one."""
+    return isinstance(value, str) and (not value or value.isspace())
 
 
 def _rebuild(inputs: tuple[Field, ...], outputs: tuple[Field, ...], instructions: str, name: str) -> SignatureSpec:
