@@ -161,15 +161,17 @@ class _Form:
 
 
 def _calls(events: Sequence[Event]) -> Iterator[_Asked]:
-    """The replies that were bought, with what was asked."""
+    """The replies that were bought, or came out of the cache, with what was asked."""
     intents = {event.seq: event for event in events if event.kind == INTENT}
     for event in events:
-        intent = intents.get(event.data.get("intent", -1)) if event.kind == CALL else None
-        if intent is None:
-            continue  # one out of the cache says what was answered, not what was asked
+        if event.kind != CALL:
+            continue
+        asked = event if event.data.get("intent") is None else intents.get(event.data["intent"])
+        if asked is None or "content" not in asked.data:
+            continue  # one out of the cache said what was answered only, before version 3 of the store
         choices = event.data["completion"]["choices"]
         if len(choices) == 1:
-            yield _Asked(event.scope, event.data["role"], json.loads(intent.data["content"]), choices[0])
+            yield _Asked(event.scope, event.data["role"], json.loads(asked.data["content"]), choices[0])
 
 
 def _is_text(message: Mapping[str, Any]) -> bool:

@@ -1,0 +1,65 @@
+"""What went on record beside drafts and calls, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from redraft.jsonable import as_text
+from redraft.types import Event
+
+_Data = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """One of them."""
+
+    kind: str
+    text: str
+    tone: Literal["note", "bad"]
+
+
+def remark(event: Event) -> Remark | None:
+    """The event in words; None for one that is shown otherwise."""
+    said = _SAID.get(event.kind)
+    if said is None:
+        return None
+    text = said(event.data)
+    return Remark(kind=event.kind, text=text, tone="bad" if event.kind in _BAD else "note") if text else None
+
+
+def _held(d: _Data) -> str:
+    if d.get("held"):
+        return "the constraint was held"
+    endless = "; the text did not come to its end" if d.get("endless") else ""
+    return f"the constraint was not held: {_list(d.get('failed')) or 'a check of it fails'}{endless}"
+
+
+def _list(values: Any) -> str:
+    return ", ".join(map(as_text, values)) if isinstance(values, list | tuple) else as_text(values or "")
+
+
+_SAID: dict[str, Callable[[_Data], str]] = {
+    "constraint_held": _held,
+    "unclean": lambda d: f"it passes, but not cleanly: {_list(d.get('faults'))}",
+    "fix_refused": lambda d: f"code could not mend it: {_list(d.get('why'))}",
+    "parse_error": lambda d: f"the reply could not be read: {d.get('error')}",
+    "judge_error": lambda d: f"it could not be judged: {d.get('error')}",
+    "judge_abstained": lambda d: f"the judge named none of {d.get('among')} drafts as the best",
+    "advisor_error": lambda d: f"the advisor failed: {d.get('error')}",
+    "advice_unaddressed": lambda d: f"advice for {d.get('path')!r}, which is no module of the program",
+    "lint": lambda d: str(d.get("text")),
+    "refused": lambda d: f"the model does not take {_list(d.get('parameters'))}",
+    "observation_dropped": lambda _: "an observation was too long for the prompt, and was left out",
+    "dropped": lambda d: f"{d.get('model')} refused {_list(d.get('parameter'))}; it was left out",
+    "retry": lambda d: f"tried again after {float(d.get('wait') or 0):.1f} s: {d.get('error')}",
+    "slowed": lambda d: f"{d.get('model')} has too many requests: {d.get('limit')} at once from here on",
+    "overrun": lambda d: f"{d.get('model')} wrote {d.get('tokens')} tokens beyond its cap of {d.get('cap')}",
+    "resumed": lambda _: "resumed in another process",
+    "changed": lambda d: f"resumed with something else than it was begun with: {_list(d.get('what'))}",
+    "diverged": lambda d: f"replies on record that nobody asked for: {_list(d.get('unused'))}",
+    "listener_failed": lambda d: f"a listener failed and hears no more: {d.get('error')}",
+}
+_BAD = {"judge_error", "advisor_error", "diverged", "overrun", "parse_error", "listener_failed"}
