@@ -46,7 +46,7 @@ async def test_a_second_run_pays_nothing_and_its_record_says_so(cache):
     assert (first.text, again) == ("reply 1", first)
     assert (paid.usage.calls, free.usage) == (1, Usage())
     kinds = [(e.kind, e.data.get("cached")) for e in free.journal.events]
-    assert kinds == [("run", None), ("call", True)], "no intent, as nothing was sent"
+    assert kinds == [("run", None), ("call", True), ("stop", None)], "no intent, as nothing was sent"
 
 
 async def test_without_the_setting_nothing_is_kept(tmp_path):

@@ -180,7 +180,7 @@ async def test_what_is_no_json_is_not_recorded():
 
     async with Run(run_id="r", store=store):
         assert await bought("set", call) == {1, 2}
-    assert [e.kind for e in store.read("r")] == ["run", "soft"]
+    assert [e.kind for e in store.read("r")] == ["run", "soft", "stop"]
 
 
 @pytest.mark.parametrize("way", ["once", "step"])

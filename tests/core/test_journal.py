@@ -504,6 +504,6 @@ def test_memory_stores_keep_runs_apart_and_forget_when_closed():
     with Run(store=store, run_id="a"):
         pass
     assert store.read("b") == []
-    assert [event.kind for event in store.read("a")] == ["run"]
+    assert [event.kind for event in store.read("a")] == ["run", "stop"]
     store.close()
     assert store.read("a") == []

@@ -68,7 +68,7 @@ async def test_a_reply_is_bought_journalled_and_counted():
     assert completion.text == "three words long"
     assert run.usage == Usage(calls=1, input_tokens=2, output_tokens=3, cost=2.5)
     assert run.usage.exact
-    assert kinds(run) == ["run", "intent", "call"]
+    assert kinds(run) == ["run", "intent", "call", "stop"]
 
 
 async def test_without_a_token_limit_the_request_is_sent_as_asked():
@@ -330,7 +330,7 @@ async def test_a_cancelled_call_is_charged_as_a_range():
         assert run.usage.uncertain_tokens >= 12
         assert run.usage.uncertain_cost >= 6.0
         assert run.usage.unbounded == 0
-    assert kinds(run)[-1] == "call_failed"
+    assert kinds(run)[-2:] == ["call_failed", "stop"]
     assert Journal(None, "x").spent() == Usage()
 
 

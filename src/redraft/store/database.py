@@ -17,7 +17,7 @@ from redraft.store.messages import Messages
 from redraft.store.rows import Row, event
 from redraft.store.views import VIEWS
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """`PRAGMA user_version` of the files that this code writes; a newer one is refused, an older one is brought up to it."""
 
 _APPLICATION_ID = 0x72647266
@@ -42,7 +42,13 @@ _NEW_IN_2 = (
     f"PRAGMA application_id = {_APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
-_STEPS = {0: (*_RUNS_AND_EVENTS, *_NEW_IN_2), 1: (*_FROM_1, *_NEW_IN_2)}
+# Version 3 has other views, and its calls out of the cache say what was asked.
+_FROM_2 = (
+    *(f"DROP VIEW {view}" for view in ("runs", "attempts", "calls")),
+    *VIEWS,
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
+_STEPS = {0: (*_RUNS_AND_EVENTS, *_NEW_IN_2), 1: (*_FROM_1, *_NEW_IN_2), 2: _FROM_2}
 
 INSERT = "INSERT INTO events (run, seq, time, kind, scope, key, data, parts) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 DELETIONS = "SELECT deletions FROM state"
@@ -139,6 +145,8 @@ def _inherited(db: sqlite3.Connection, kept: Messages, run_id: object, row: Row)
 def _prepare(db: sqlite3.Connection, path: Path) -> None:
     """Check that the file is ours and not newer than this code, before anything in it is changed."""
     version = _version(db, path)
+    if version == 0:
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # of a new file only: `gc` then shortens it in steps
     enter_wal(db)
     db.execute("PRAGMA synchronous = NORMAL")
     db.execute("PRAGMA wal_autocheckpoint = 4000")  # pages, 16 MB: a checkpoint is the one place that fsyncs

@@ -1,16 +1,15 @@
-"""What a store has: its runs in short, deleting them, and giving back the space of what is gone."""
+"""What a store has: its runs in short, and deleting them."""
 
 # ruff: noqa: S608 - every part of these statements is a constant of this package
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass, fields, replace
 from typing import Any
+
+from redraft.store.cleaning import DELETED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +22,7 @@ class KeptRun:
     ended: str | None
     """None: it never ended, or is at work."""
     stop: str | None
-    """The stop reason."""
+    """The stop reason; "done" for a block, an item or a batch that came to its end, "unreadable" for a run that is damaged."""
     error: str | None
     strategy: str | None
     task: str | None
@@ -50,31 +49,23 @@ class KeptRun:
         """True if an error ended it."""
         return self.stop == "error"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collected:
-    """What `gc` did."""
-
-    messages: int
-    """That no call of a run uses any more."""
-    events: int
-    """That a writer added to a run after it was deleted."""
-    bytes: int
-    """By which the file is shorter."""
-    refused: tuple[Path, ...]
-    """Files beside the database with events of dead processes that it could not take: there still, or removed."""
+    @property
+    def unreadable(self) -> bool:
+        """True if its events cannot be read; `error` says why, the figures are none."""
+        return self.stop == UNREADABLE
 
 
 _COLUMNS = ", ".join(field.name for field in fields(KeptRun))
 _NEWEST = f"""SELECT {_COLUMNS} FROM runs WHERE run_id IN (
     SELECT run_id FROM run_ids ORDER BY run DESC LIMIT ?)
     ORDER BY (SELECT run FROM run_ids WHERE run_id = runs.run_id) DESC"""
+_BEGUN = """SELECT strftime('%Y-%m-%dT%H:%M:%fZ', min(time), 'unixepoch') FROM events
+    WHERE run = (SELECT run FROM run_ids WHERE run_id = ?)"""
+UNREADABLE = "unreadable"
+_SPOILT = (sqlite3.OperationalError, ValueError, TypeError, AttributeError)
+_NOTHING: dict[str, Any] = {"models": (), "drafts": 0, "calls": 0, "tokens": 0, "most_tokens": 0}
+_UNREAD = KeptRun(**{**dict.fromkeys((field.name for field in fields(KeptRun)), None), **_NOTHING, "stop": UNREADABLE})
 _ONE = f"SELECT {_COLUMNS} FROM runs WHERE run_id = ?"
-_DELETED = (
-    "UPDATE state SET deletions = deletions + 1, last_run = max(last_run, ifnull((SELECT max(run) FROM run_ids), 0))"
-)
-_LEFT_OVER = """DELETE FROM messages WHERE message NOT IN (
-    SELECT part.value FROM events, json_each(parts) AS part WHERE parts IS NOT NULL AND part.type = 'integer')"""
 
 
 def ids(db: sqlite3.Connection) -> list[str]:
@@ -83,58 +74,41 @@ def ids(db: sqlite3.Connection) -> list[str]:
 
 
 def newest(db: sqlite3.Connection, limit: int | None = None) -> list[KeptRun]:
-    """The newest runs, the newest first."""
-    return _selected(db, _NEWEST, -1 if limit is None else limit)
+    """The newest runs, the newest first. A damaged one is among them, and hides no other."""
+    try:
+        return _selected(db, _NEWEST, -1 if limit is None else limit)
+    except _SPOILT as error:
+        if not _is_spoilt(error):
+            raise
+    return [run for run_id in ids(db)[:limit] if (run := one(db, run_id)) is not None]
 
 
 def one(db: sqlite3.Connection, run_id: str) -> KeptRun | None:
     """One run."""
-    return next(iter(_selected(db, _ONE, run_id)), None)
+    try:
+        return next(iter(_selected(db, _ONE, run_id)), None)
+    except _SPOILT as error:
+        if not _is_spoilt(error):
+            raise
+        begun = db.execute(_BEGUN, (run_id,)).fetchone()[0] or ""
+        return replace(_UNREAD, run_id=run_id, begun=begun, error=f"its events cannot be read: {error}")
+
+
+def _is_spoilt(error: Exception) -> bool:
+    """True for what one run's events say, false for what is wrong with the file."""
+    return not isinstance(error, sqlite3.Error) or any(what in str(error) for what in ("malformed JSON", "UTF-8"))
 
 
 def delete(db: sqlite3.Connection, run_ids: Sequence[str]) -> int:
     """Delete runs with their events; how many there were."""
     with db:
         db.execute("BEGIN IMMEDIATE")
-        db.execute(_DELETED)
+        db.execute(DELETED)
         there = 0
         for run_id in run_ids:
             db.execute("DELETE FROM events WHERE run = (SELECT run FROM run_ids WHERE run_id = ?)", (run_id,))
             there += db.execute("DELETE FROM run_ids WHERE run_id = ?", (run_id,)).rowcount
     return there
-
-
-def gc(db: sqlite3.Connection, path: Path, *, refused: bool) -> Collected:
-    """Drop what belongs to no run, and shorten the file. `refused`: remove the files of `Collected.refused`, too."""
-    before = _size(path)
-    with db:
-        db.execute("BEGIN IMMEDIATE")
-        db.execute(_DELETED)
-        events = db.execute("DELETE FROM events WHERE run NOT IN (SELECT run FROM run_ids)").rowcount
-        db.execute("DELETE FROM run_ids WHERE run NOT IN (SELECT run FROM events)")
-        messages = db.execute(_LEFT_OVER).rowcount
-    db.execute("VACUUM")
-    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    left = leftovers(path)
-    if refused:
-        for file in left:
-            file.unlink(missing_ok=True)
-    return Collected(messages=messages, events=events, bytes=max(0, before - _size(path)), refused=tuple(left))
-
-
-def leftovers(path: Path) -> list[Path]:
-    """The files beside a database with events of dead processes that it could not take."""
-    ours = re.compile(re.escape(path.name) + r"-\d+-[0-9a-f]{6}\.refused")
-    return sorted(file for file in path.parent.iterdir() if ours.fullmatch(file.name))
-
-
-def _size(path: Path) -> int:
-    """Of the database and its write-ahead log."""
-    total = 0
-    for file in (path, path.with_name(f"{path.name}-wal")):
-        with suppress(FileNotFoundError):
-            total += file.stat().st_size
-    return total
 
 
 def _selected(db: sqlite3.Connection, statement: str, value: object) -> list[KeptRun]:

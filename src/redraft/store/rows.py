@@ -7,22 +7,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from redraft.errors import StoreError
-from redraft.journal import INTENT
+from redraft.journal import CALL, INTENT
 from redraft.jsonable import encoder
 from redraft.store.advice import DamagedError
 from redraft.types import Event
 
 Row = tuple[int, float, str, str, str, str, str | None]
-"""seq, time, kind, scope, key; the data as JSON without line breaks; and an intent's `content`, where that comes first in
+"""seq, time, kind, scope, key; the data as JSON without line breaks; and the `content` of a call, where that comes first in
 its data: it is taken out of it. A plain tuple: a named one costs a tenth of an append.
 """
+_ASKING = (INTENT, CALL)
+"""What says what was asked: an intent, and a reply out of the cache, which has none."""
 
 
 def made(run_id: str, event: Event) -> Row:
     """The event's row. Raises `StoreError` if it is not JSON."""
     data, content = event.data, None
     try:
-        if event.kind == INTENT and next(iter(data), "") == "content":
+        if event.kind in _ASKING and next(iter(data), "") == "content":
             content = data["content"]
             if type(content) is str and (content.isascii() or _is_text(content)):
                 data = dict(data)
@@ -49,7 +51,7 @@ def parsed(head: Sequence[Any], data: str) -> Row:
     """The row of an event's other values, and its data as JSON text. Raises `ValueError` if they are none."""
     seq, at, kind, scope, key = head
     content = json.loads(data)
-    if kind == INTENT:
+    if kind in _ASKING:
         return made("", Event(seq=seq, kind=kind, time=at, scope=scope, key=key, data=content))
     return seq, at, kind, scope, key, data, None
 

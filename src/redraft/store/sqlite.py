@@ -20,19 +20,20 @@ import os
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future as SyncFuture
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from redraft.errors import StoreError
 from redraft.journal import DONE
-from redraft.store import forks, kept, rows
-from redraft.store.advice import explained, moved
+from redraft.store import claims, cleaning, forks, kept, rows
+from redraft.store.advice import BUSY_SECONDS, explained, moved
+from redraft.store.cleaning import Collected
 from redraft.store.database import DELETIONS, INSERT, OWN_FAULTS, connect, rows_of, run_number, take_over
 from redraft.store.insurance import Insurance
-from redraft.store.kept import Collected, KeptRun
+from redraft.store.kept import KeptRun
 from redraft.store.messages import Messages
 from redraft.store.rows import Row
 from redraft.types import Event
@@ -167,6 +168,29 @@ class SqliteStore:
                 found += [row for entry in self._queue if entry.run_id == run_id for row in entry.rows]
             return [rows.event(row) for row in found]
 
+    def claim(self, run_id: str) -> Callable[[], None]:
+        """Be the one who writes a run, until what is returned is called or the process ends. Raises `StoreError` if somebody
+        else is, in whatever process.
+        """
+        give_back = claims.claim(self.path, run_id)
+
+        def release() -> None:
+            # Whoever has the run next reads the database: what is queued here has to be there.
+            if not self._closed and self._comes_free(self._lock) and self._comes_free(self._insurance.lock):
+                with self._lock:
+                    self._flush(None)
+            give_back()
+
+        return release
+
+    @staticmethod
+    def _comes_free(held: threading.Lock) -> bool:
+        """False if it is held by this very thread, where the garbage collector calls."""
+        free = held.acquire(timeout=BUSY_SECONDS)
+        if free:
+            held.release()
+        return free
+
     def run_ids(self) -> list[str]:
         """The ids of all runs, the newest first."""
         with self._used("list the runs") as db:
@@ -187,13 +211,21 @@ class SqliteStore:
         with self._used("delete runs") as db:
             return kept.delete(db, run_ids)
 
-    def gc(self, *, refused: bool = False) -> Collected:
-        """Give the space of deleted runs back to the disk. The file is rewritten (300 MB in about 1.5 s), and whoever
-        begins a run in it meanwhile may be told that it is locked. `refused`: delete, too, what dead processes wrote and this
-        store could not take (two writers of one run); it is in files of its own beside the database.
+    def gc(self, *, refused: bool = False, vacuum: bool = False) -> Collected:
+        """Give the space of deleted runs back to the disk, in steps of milliseconds between which others write.
+
+        `refused`: delete, too, what dead processes wrote and this store could not take (two writers of one run); it is in
+        files of its own beside the database. `vacuum`: rewrite the file, which takes up to its size of further space, and
+        300 MB in about 1.5 s; whoever writes meanwhile may be told that it is locked. A file of an older redraft gets shorter
+        in no other way, and is collected in steps from then on.
         """
-        with self._used("clean up") as db:
-            return kept.gc(db, self.path, refused=refused)
+        with self._used("clean up"):
+            pass
+        try:
+            with closing(connect(self.path)) as db:  # of its own: nobody here waits for all of it
+                return cleaning.gc(db, self.path, refused=refused, vacuum=vacuum)
+        except _FAILURES as error:
+            raise explained(error, "clean up", self.path) from error
 
     @contextmanager
     def _used(self, what: str) -> Iterator[sqlite3.Connection]:

@@ -2,8 +2,8 @@
 nothing, and are as new as the last event.
 
 `runs`, a row a run, in the order in which they began:
-    run_id, begun, ended (UTC; NULL: it never did, or is at work), stop (the stop reason), error, strategy, task (what was
-    asked for, in short), models, seed, drafts, score (of the best draft), calls, tokens, most_tokens (where calls did not
+    run_id, begun, ended (UTC; NULL: it never did, or is at work), stop (the stop reason, or "done"),
+    error, strategy, task (what was asked for, in short), models, seed, drafts, score (of the best draft), calls, tokens, most_tokens (where calls did not
     report theirs, the truth lies between the two), cost, most_cost (dollars; NULL: a model's price is unknown), budget
     and spec (JSON: its limits, and what a resume needs), version (of the events), run (its number in `events`).
 
@@ -60,7 +60,8 @@ _RUN = _the("run", "")
 _STOP = _the("stop", "AND scope = ''")
 _FIRST_ASKED = f"""(SELECT CASE WHEN json_valid(content) THEN json_extract(content, '$.messages[#-1].content') END FROM (
         SELECT {_CONTENT.format(e="i")} AS content FROM events AS i
-        WHERE i.run = r.run AND i.kind = 'intent' ORDER BY i.seq LIMIT 1))"""
+        WHERE i.run = r.run AND (i.kind = 'intent' OR (i.kind = 'call' AND i.parts IS NOT NULL))
+        ORDER BY i.seq LIMIT 1))"""
 _PRICED = f"CASE WHEN {_sum('unpriced')} + {_lost('unpriced')} = 0 THEN {{sum}} END"
 
 _RUNS = f"""CREATE VIEW runs AS SELECT
@@ -69,7 +70,8 @@ _RUNS = f"""CREATE VIEW runs AS SELECT
     {_when(_the("stop", "AND scope = ''", "time"))} AS ended,
     json_extract({_STOP}, '$.reason') AS stop,
     json_extract({_STOP}, '$.error') AS error,
-    json_extract({_RUN}, '$.spec.strategy') AS strategy,
+    coalesce(json_extract({_RUN}, '$.spec.strategy'), (SELECT 'batch' FROM events
+        WHERE run = r.run AND kind = 'batch' LIMIT 1)) AS strategy,
     substr(coalesce(json_extract({_RUN}, '$.spec.task'), json_extract({_RUN}, '$.spec.inputs.task'),
         json_extract({_RUN}, '$.spec.inputs'), {_FIRST_ASKED}), 1, 400) AS task,
     (SELECT group_concat(DISTINCT json_extract(data, '$.model')) FROM events
@@ -150,13 +152,14 @@ def _calls(event: str, end: str, status: str, **other: str) -> str:
 
 
 _ASKED = f"({_CONTENT.format(e='i')})"
+_MESSAGES = "CASE WHEN json_valid({asked}) THEN json_extract({asked}, '$.messages') END"
 _BOUGHT = _calls(
     "i",
     "e",
     "CASE e.kind WHEN 'call' THEN 'ok' WHEN 'call_error' THEN 'refused' WHEN 'call_failed' THEN 'failed' "
     "ELSE 'unfinished' END",
     model=f"CASE WHEN json_valid({_ASKED}) THEN json_extract({_ASKED}, '$.model') END",
-    messages=f"CASE WHEN json_valid({_ASKED}) THEN json_extract({_ASKED}, '$.messages') END",
+    messages=_MESSAGES.format(asked=_ASKED),
 )
 _CALLS = f"""CREATE VIEW calls AS
     {_BOUGHT} FROM events AS i JOIN run_ids AS r ON r.run = i.run
@@ -164,7 +167,7 @@ _CALLS = f"""CREATE VIEW calls AS
             AND seq > i.seq AND kind IN {ENDS} AND json_extract(data, '$.intent') = i.seq)
         WHERE i.kind = 'intent'
     UNION ALL
-    {_calls("c", "c", "'cached'")} FROM events AS c JOIN run_ids AS r ON r.run = c.run
+    {_calls("c", "c", "'cached'", messages=_MESSAGES.format(asked=f"({_CONTENT.format(e='c')})"))} FROM events AS c JOIN run_ids AS r ON r.run = c.run
         WHERE c.kind = 'call' AND json_extract(c.data, '$.intent') IS NULL
     UNION ALL
     {_calls("c", "c", "'metered'", role="json_extract(c.data, '$.by')")} FROM events AS c

@@ -1,0 +1,1 @@
+"""`redraft serve`: an OpenAI- and Anthropic-compatible server whose virtual models `refine/<preset>` answer refined."""
