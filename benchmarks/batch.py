@@ -4,12 +4,14 @@
 nothing and counts nothing. Two models: a loopback server that is asked through the official client, as one has it, and a
 function in this process, which costs next to nothing, so that what is left is redraft itself. The cases run in turn, each
 in a process of its own, so that its peak memory is its own; the best round counts. Rates say little on another machine;
-the ratios were taken on the same one at the same time.
+the ratios were taken on the same one at the same time. Where other programs take part of the machine, the processor time an
+item says more than the rate: it is this process's alone, the server's is not in it.
 """
 
 import argparse
 import asyncio
 import contextlib
+import importlib
 import json
 import resource
 import statistics
@@ -211,13 +213,17 @@ def child(name, n, wire):
         tempfile.TemporaryDirectory(prefix="redraft-bench-") as folder,
         served() if wire else contextlib.nullcontext() as url,
     ):
-        began = time.perf_counter()
+        importlib.import_module("dspy" if name in PEERS else "redraft.lm.openai")
+        importlib.import_module("openai")
+        before, began = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
         done, failed = dspy_batch(n, url, PEERS[name]) if name in PEERS else CASES[name](n, url, folder)
         wall = time.perf_counter() - began
     if done + failed != n:
         raise SystemExit(f"{name}: {done} done, {failed} failed, of {n}")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
-    print(json.dumps({"wall": wall, "failed": failed, "peak": peak}))
+    spent = resource.getrusage(resource.RUSAGE_SELF)
+    cpu = spent.ru_utime + spent.ru_stime - before.ru_utime - before.ru_stime
+    peak = spent.ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
+    print(json.dumps({"wall": wall, "cpu": cpu, "failed": failed, "peak": peak}))
 
 
 def measure(name, n, wire):
@@ -233,15 +239,18 @@ def table(what, names, n, rounds, *, wire):
     for _ in range(rounds):
         for name in names:
             taken[name].append(measure(name, n, wire))
+            print(f"{name}: {taken[name][-1]}", file=sys.stderr, flush=True)
     floor = min(t["wall"] for t in taken[names[0]])
     print(f"\n{what}: {n} items x 3 calls, {CONCURRENCY} at once, {rounds} rounds in turn")
-    print(f"{'':36}{'items/s':>9}{'ratio':>8}{'(median)':>10}{'peak MB':>9}{'failed':>8}")
+    print(f"{'':36}{'items/s':>9}{'ratio':>8}{'(median)':>10}{'CPU ms':>8}{'peak MB':>9}{'failed':>8}")
     for name in names:
         best = min(taken[name], key=lambda t: t["wall"])
         ratios = [f["wall"] / t["wall"] for f, t in zip(taken[names[0]], taken[name], strict=True)]
         rate, peak = n / best["wall"], max(t["peak"] for t in taken[name])
+        cpu = min(t["cpu"] for t in taken[name]) / n * 1000
         print(
-            f"{name:36}{rate:9.0f}{floor / best['wall']:8.0%}{statistics.median(ratios):10.0%}{peak:9.0f}{best['failed']:8}",
+            f"{name:36}{rate:9.0f}{floor / best['wall']:8.0%}{statistics.median(ratios):10.0%}{cpu:8.2f}{peak:9.0f}"
+            f"{best['failed']:8}",
             flush=True,
         )
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from redraft import purchase
+from redraft import turns
 from redraft.lm.native.table import DOORS
 
 os.environ["REDRAFT_DISCOVER"] = "0"  # no test meets the developer's own model servers; processes inherit it
@@ -15,4 +15,4 @@ for variable in {key for door in DOORS.values() for key in door.keys}:
 @pytest.fixture(autouse=True)
 def _fresh_gates():
     """No test waits at a gate that another one's "too many requests" has shut."""
-    purchase._gates.clear()
+    turns._gates.clear()

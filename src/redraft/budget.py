@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from operator import add, attrgetter
+from typing import Protocol
 
-from redraft.errors import BudgetExceeded, PriceUnknownError, RunClosed, UsageError, ends_run
+from redraft.errors import BudgetExceeded, PriceUnknownError, RunClosed, StoreError, UsageError, ends_run
 from redraft.turns import Waiters
 from redraft.types import Usage
 
@@ -55,10 +56,23 @@ class Ask:
     price: Price | None = None
 
 
+class Above(Protocol):
+    """The meter of another process that stands over a chain of this one: what is granted here has to be granted there."""
+
+    async def granted(self, held: Reservation, ask: Ask) -> Reservation:
+        """Have a reservation granted above, perhaps with a lower cap. Raises what `Meter.reserve` raises, and gives it back."""
+
+    def settled(self, held: Reservation, usage: Usage) -> None:
+        """A reservation was settled here."""
+
+    def charged(self, usage: Usage) -> None:
+        """Something was charged here without a reservation."""
+
+
 class Reservation:
     """Room set aside for one try. Settle it exactly once; settling again does nothing."""
 
-    __slots__ = ("_meter", "cap", "open", "pico", "tokens")
+    __slots__ = ("_meter", "above", "cap", "open", "pico", "tokens")
 
     def __init__(self, meter: Meter, cap: int | None, tokens: int, pico: int) -> None:
         self._meter = meter
@@ -67,6 +81,8 @@ class Reservation:
         """Cap on the reply to send with the request; None if nothing limits it."""
         self.tokens = tokens
         self.pico = pico
+        self.above: int | None = None
+        """Its number in the process above, if it was granted there."""
 
     @property
     def cost(self) -> float:
@@ -87,6 +103,7 @@ class Meter:
         self._chain: tuple[Meter, ...] = (self, *(parent._chain if parent else ()))
         self._lock: threading.RLock = parent._lock if parent else threading.RLock()
         self._waiters: Waiters = parent._waiters if parent else Waiters()
+        self._above: Above | None = parent._above if parent else None
         self._spent = _Tally()
         self._reserved_tokens = 0
         self._reserved_pico = 0
@@ -136,11 +153,12 @@ class Meter:
             with self._lock:
                 granted = self._try(ask)
                 if isinstance(granted, Reservation):
-                    return granted
+                    break
                 ticket = self._waiters.ticket() if granted.meter._in_flight else None
             if ticket is None:
                 raise granted.error()
             await ticket.wait()
+        return granted if self._above is None else await self._above.granted(granted, ask)
 
     def _try(self, ask: Ask) -> Reservation | _Shortage:
         cap = ask.cap
@@ -151,10 +169,22 @@ class Meter:
                 if m._in_flight or room < 1:
                     return _Shortage(m, limit, ask.prompt)
                 cap = room
-        out = ask.n * (cap or 0)
-        held = Reservation(self, cap, ask.prompt + out, _to_pico(_dollars(ask, out)) if self.limits_money else 0)
+        held = Reservation(self, cap, *self._worst(ask, cap))
         self._hold(held, 1)
         return held
+
+    def _worst(self, ask: Ask, cap: int | None) -> tuple[int, int]:
+        """Tokens and picodollars."""
+        out = ask.n * (cap or 0)
+        return ask.prompt + out, _to_pico(_dollars(ask, out)) if self.limits_money else 0
+
+    def shrink(self, held: Reservation, ask: Ask, cap: int | None) -> None:
+        """Lower the cap of a reservation of this meter, and give back what that leaves."""
+        with self._lock:
+            self._hold(held, -1)
+            held.cap, (held.tokens, held.pico) = cap, self._worst(ask, cap)
+            self._hold(held, 1)
+        self._waiters.wake()
 
     def _rooms(self, ask: Ask) -> list[tuple[str, int]]:
         """For each limit of this meter, the largest cap per choice that still fits."""
@@ -180,6 +210,8 @@ class Meter:
             for m in self._chain:
                 m._spent.add(usage)
         self._waiters.wake()
+        if self._above is not None:
+            self._above.settled(held, usage)
         return True
 
     def _hold(self, held: Reservation, sign: int) -> None:
@@ -193,6 +225,8 @@ class Meter:
         with self._lock:
             for m in self._chain:
                 m._spent.add(usage)
+        if self._above is not None:
+            self._above.charged(usage)
 
     def check_room(self, by: str = "") -> None:
         """For what is bought without a reservation, `by` whom: raises `BudgetExceeded` if a limit is reached,
@@ -212,8 +246,8 @@ class Meter:
                         raise _Shortage(m, limit, 0).error()
         self.check_time()
 
-    def ended_by(self, error: BaseException) -> BudgetExceeded | RunClosed | None:
-        """The ended run or limit that an error means, or hides; None for a smaller budget inside, which ended alone."""
+    def ended_by(self, error: BaseException) -> BudgetExceeded | RunClosed | StoreError | None:
+        """The ended run or limit, or failed store, that an error means, or hides; None for a smaller budget inside, which ended alone."""
         ended = ends_run(error)
         inside = isinstance(ended, BudgetExceeded) and ended.of is not None and ended.of not in self._chain
         return None if inside else ended

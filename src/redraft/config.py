@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 EMBEDDED = "local/smollm2-135m"
 DEFAULT_REMOTE = "gpt-4.1-mini"
 FILE_SETTINGS = ("model", "base_url", "api_key_env", "store")
+SERVER_TABLES = ("presets", "upstreams", "server", "shadow")
+"""Tables of the same file that `redraft.server` reads."""
 DEFAULT_STORE = ".redraft/runs.db"
 """Where those keep runs who keep them on disk unasked, seen from where they work."""
 
@@ -350,9 +352,12 @@ def _checked(path: Path, content: Any) -> dict[str, Any]:
             f"{path} holds an api_key; keys come from the environment only: remove it, set OPENAI_API_KEY, "
             'or name another variable with api_key_env = "NAME"'
         )
-    if unknown := sorted(set(content) - set(FILE_SETTINGS)):
-        raise ConfigError(f"{path}: no setting named {unknown[0]!r}; a file may set {', '.join(FILE_SETTINGS)}")
+    known = (*FILE_SETTINGS, *SERVER_TABLES)
+    if unknown := sorted(set(content) - set(known)):
+        raise ConfigError(f"{path}: no setting named {unknown[0]!r}; a file may set {', '.join(known)}")
     for name, value in content.items():
+        if name in SERVER_TABLES:
+            continue
         if not isinstance(value, str) or not value.strip():
             raise ConfigError(f"{path}: {name} must be a text, got {value!r}")
     if "store" in content:

@@ -22,6 +22,7 @@
     |- BudgetExceeded             a limit was reached (`limit`, `allowed`, `spent`)
     |- RunClosed                  a call on a run that has ended
     |- RunFailed                  no usable attempt; carries all that was tried
+    |- ClusterError               the workers of a batch cannot be started or reached any more
     `- StoreError                 the run store cannot be read or written
        `- DivergedError           replayed code asked for something else than was recorded (strict)
 
@@ -194,6 +195,10 @@ class RunFailed(RedraftError):
     """A run ended without one usable attempt; `__cause__` is what went wrong last."""
 
 
+class ClusterError(RedraftError):
+    """No worker of a batch's cluster can be started or reached any more; what was paid for is in the store."""
+
+
 class StoreError(RedraftError):
     """The run store cannot be read or written."""
 
@@ -202,11 +207,13 @@ class DivergedError(StoreError):
     """With `strict=True`: a resumed run ended without asking for replies that are on record, so its code or inputs changed."""
 
 
-def ends_run(error: BaseException | None) -> BudgetExceeded | RunClosed | None:
-    """The ended budget or run that an error of user code or of a framework hides: its cause, or its cause's cause."""
+def ends_run(error: BaseException | None) -> BudgetExceeded | RunClosed | StoreError | None:
+    """The ended budget or run, or the store that failed, which an error of user code or of a framework hides: its cause, or
+    its cause's cause. A nested run that diverged ends alone.
+    """
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
-        if isinstance(error, BudgetExceeded | RunClosed):
+        if isinstance(error, BudgetExceeded | RunClosed | StoreError) and not isinstance(error, DivergedError):
             return error
         seen.add(id(error))
         error = error.__cause__ or error.__context__

@@ -11,7 +11,7 @@ import asyncio
 import os
 import time
 import weakref
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -57,6 +57,9 @@ REPLAYED = frozenset(
         "judge_abstained",
         "lint",
         "observation_dropped",
+        "rewind",
+        "decoded",
+        "token_mismatch",
     }
 )
 PASSED_OVER = ("cancelled", "not looked at")
@@ -107,7 +110,7 @@ class Journal:
     def __init__(self, store: Store | None, run_id: str, listeners: Sequence[Callable[[Event], None]] = ()) -> None:
         self.store = store
         self.run_id = run_id
-        self.closed = False
+        self._claim: Claim | None = None
         self.events: list[Event] = store.read(run_id) if store else []
         self._listeners = list(listeners)
         self._counts: dict[tuple[str, str], int] = {}
@@ -121,6 +124,7 @@ class Journal:
         self.begun: set[str] = set()
         """Scopes of the attempts that were begun in this process."""
         self._spent: dict[str, Usage] | None = None
+        self._unfinished: dict[str, Event] | None = None if self.events else {}
         self.resumed = bool(self.events)
         self.streams = any(getattr(listener, "deltas", False) for listener in listeners)
         """A listener with a true attribute `deltas` is also shown replies while they are written (not journalled)."""
@@ -128,9 +132,9 @@ class Journal:
     def begin(self, seed: int | None, budget: Hashable) -> int:
         """Record the run's start; returns its seed: the given or a drawn one, and on a resume the one on record.
 
-        Raises `StoreError` if the run is open in this process already.
+        Raises `StoreError` if the run is open already, in this process or another one.
         """
-        self._claim()
+        self._claimed()
         if self.resumed:
             self.note("resumed")
         old = self.recorded("run", "run")
@@ -147,16 +151,20 @@ class Journal:
         before, now = (begun.data.get("spec") if begun else None) or {}, self.spec or {}
         return sorted(name for name in now if name in before and before[name] != now[name])
 
-    def _claim(self) -> None:
-        """Raises `StoreError` if this run is open in this process already: two would write over each other."""
-        if self.store is None:
+    def _claimed(self) -> None:
+        if self.store is None or self._claim is not None:
             return
-        other = _open.setdefault((id(self.store), self.run_id), self)
-        if other is not self and not other.closed:
+        self._claim = Claim(self.store, self.run_id)
+        if self.resumed and len(self.store.read(self.run_id)) != len(self.events):
+            self.close()
             raise StoreError(
-                f"run {self.run_id!r} is open in this process already; wait for its end, or take another id"
+                f"run {self.run_id!r} was gone on with meanwhile, by somebody else: look at it, and begin again"
             )
-        _open[id(self.store), self.run_id] = self
+
+    def close(self) -> None:
+        """The run has ended: another one may go on with it. From any thread."""
+        if self._claim is not None:
+            self._claim.release()
 
     def key(self, scope: str, what: str) -> str:
         """The key of the next occurrence of `what` in a scope."""
@@ -169,6 +177,18 @@ class Journal:
         if event is not None and kind == CALL:
             self._unused[event.scope].discard(key)
         return event
+
+    def forgive(self) -> None:
+        """Replay no refusals, nor the replies of a call that never came in the form that was asked for: they are asked anew."""
+        calls, faults = (Counter(e.scope for kind, e in self._of(kinds)) for kinds in ({CALL}, {"parse_error"}))
+        hopeless = {scope for scope, times in faults.items() if times >= calls[scope]}
+        for kind, event in self._of({CALL, CALL_ERROR}):
+            if kind == CALL_ERROR or event.scope in hopeless:
+                del self._recorded[kind, event.key]
+                self._unused[event.scope].discard(event.key)
+
+    def _of(self, kinds: set[str]) -> list[tuple[str, Event]]:
+        return [(kind, event) for (kind, _), event in self._recorded.items() if kind in kinds]
 
     def unused(self) -> list[str]:
         """Scopes of recorded replies that no code has asked for yet, but those of attempts that were passed over or never
@@ -281,6 +301,18 @@ class Journal:
             meter.preload(self.spent(scope))
         return meter
 
+    def unfinished(self, key: str) -> Event | None:
+        """The intent of a call that an earlier process has sent, and of which no end is on record."""
+        if self._unfinished is None:
+            ended = {e.data["intent"] for e in self.events if e.kind in _ENDS}
+            self._unfinished = {e.key: e for e in self.events if e.kind == INTENT and e.seq not in ended}
+        return self._unfinished.get(key)
+
+    def gone_on_with(self, intent: Event) -> None:
+        """It is this process's from here on."""
+        if self._unfinished is not None:
+            self._unfinished.pop(intent.key, None)
+
     def calls(self, scope: str) -> Iterator[Event]:
         """The replies that were bought in a scope, the last one first: which model gave them, and how they ended."""
         return (e for e in reversed(self.events) if e.kind == CALL and f"{e.scope}/".startswith(f"{scope}/"))
@@ -311,7 +343,33 @@ class Journal:
         return total
 
 
-_open: weakref.WeakValueDictionary[tuple[int, str], Journal] = weakref.WeakValueDictionary()
+class Claim:
+    """Held by who writes a run or a batch: two would write over each other. Given back when it is forgotten, too.
+
+    Raises `StoreError` if another one is held in this process, or in another one where the store can tell (a method
+    `claim`, which returns what gives it back).
+    """
+
+    def __init__(self, store: Store, run_id: str) -> None:
+        self._store, self._key = store, (id(store), run_id)
+        if _open.setdefault(self._key, self) is not self:
+            raise StoreError(f"run {run_id!r} is open in this process already; wait for its end, or take another id")
+        try:
+            claim: Callable[[str], Callable[[], None]] | None = getattr(store, "claim", None)
+            self._let_go = None if claim is None else weakref.finalize(self, claim(run_id))
+        except StoreError:
+            del _open[self._key]
+            raise
+
+    def release(self) -> None:
+        """Give it back; doing so again does nothing."""
+        if _open.get(self._key) is self:
+            _open.pop(self._key, None)
+        if self._let_go is not None:
+            self._let_go()
+
+
+_open: weakref.WeakValueDictionary[tuple[int, str], Claim] = weakref.WeakValueDictionary()
 
 
 def new_run_id() -> str:

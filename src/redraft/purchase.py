@@ -22,7 +22,8 @@ from redraft.record import completion_data, completion_from, content, derived_se
 from redraft.refusals import as_asked, droppable, remember_refusal, without_refused
 from redraft.retry import LONGEST_WAIT, wait_before
 from redraft.sync import leave_behind, seen
-from redraft.turns import Gate
+from redraft.takeover import room_for
+from redraft.turns import Gate, gate_of
 from redraft.types import Completion, Event, Request, Usage
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ _GOODBYE = 0.01  # seconds for a connection to close after the deadline; those w
 
 _CROWDED = frozenset({429, 529})
 """HTTP statuses that say: too many requests."""
-
-_gates: dict[tuple[str, int, str], Gate] = {}
 
 
 class Purchase:
@@ -58,6 +57,8 @@ class Purchase:
         self._intent: Event | None = None
         self._task: asyncio.Task[Any] | None = None
         self._interrupted = self._crowded = False
+        self._begun_at = 0
+        """Where the try's intent is in the journal; the first event is the run's."""
         self._sent = request
         self._bound: int | None = None
 
@@ -87,6 +88,7 @@ class Purchase:
             CALL,
             scope=self.frame.scope,
             key=self.key,
+            content=self.content,
             intent=None,
             role=self.role,
             model=self.lm.name,
@@ -105,11 +107,12 @@ class Purchase:
         return completion
 
     def abandon(self) -> None:
-        """Charge a try that was left behind: its reservation if it may have been sent, else nothing."""
-        held, intent = self._held, self._intent
+        """Charge a try that was left behind: its reservation if it may have been sent, a call if only its intent is on record."""
+        held, sent = self._held, self._intent
         if held is None or not held.open:
             return
-        usage = Usage(**self._worst(held)) if intent is not None else Usage()
+        intent = sent or self._unsent()
+        usage = Usage(**self._worst(held)) if sent else Usage(calls=1) if intent else Usage()
         if held.settle(usage) and intent is not None:
             self.run.journal.note(
                 CALL_FAILED,
@@ -117,8 +120,13 @@ class Purchase:
                 key=self.key,
                 intent=intent.seq,
                 usage=used(usage),
-                error="cancelled after sending",
+                error=f"cancelled {'after' if sent else 'before'} sending",
             )
+
+    def _unsent(self) -> Event | None:
+        """The intent that was not yet durable when the try was left."""
+        found = self.run.journal.events[self._begun_at : self._begun_at + 1] if self._begun_at else ()
+        return next((e for e in found if e.kind == INTENT and e.key == self.key), None)
 
     async def _until_deadline(self) -> Completion:
         """No longer than the nearest deadline, even if the LM ignores its cancellation."""
@@ -189,13 +197,16 @@ class Purchase:
                 await asyncio.sleep(wait)
 
     async def _try(self) -> Completion:
-        self._intent, self._crowded = None, False
-        self._held = held = await self.frame.meter.reserve(self._ask())
+        self._intent, self._crowded, self._begun_at = None, False, 0
+        asked = lambda: self._as_sent(self.request.max_tokens)  # noqa: E731
+        held, begun = await room_for(self._ask(), frame=self.frame, key=self.key, lm=self.lm, sent=asked)
+        self._held, self._intent = held, begun
         gate = _gate(self.lm)
         entered, answered = await gate.enter(), None
         try:
             self.run.check_open()
-            self._intent = await self.run.journal.commit(
+            self._begun_at = len(self.run.journal.events)
+            self._intent = begun or await self.run.journal.commit(
                 INTENT,
                 scope=self.frame.scope,
                 key=self.key,
@@ -205,11 +216,11 @@ class Purchase:
                 reserved=self._worst(held),
             )
             started = time.perf_counter()
-            self._sent = self._as_sent(held)
+            self._sent = self._as_sent(held.cap)
             completion = await self.run.send(self.lm, self._sent, self._on_delta())
             completion, answered = as_asked(completion, self.request, self._sent), entered
         except LMError as error:
-            self._make_way(gate, entered, error)
+            await self._make_way(gate, entered, error)
             await self._failed(error, held)
             raise
         finally:
@@ -217,14 +228,14 @@ class Purchase:
         await self._bought(completion, held, time.perf_counter() - started)
         return completion
 
-    def _make_way(self, gate: Gate, entered: int, error: LMError) -> None:
+    async def _make_way(self, gate: Gate, entered: int, error: LMError) -> None:
         """Too many requests, the upstream says: from here on fewer at once, whoever sends them."""
         if error.status not in _CROWDED:
             return
-        wait, before = getattr(error, "retry_after", None) or 0.0, gate.limit
-        self._crowded = gate.slow_down(entered, wait if wait <= LONGEST_WAIT else 0.0)
-        if gate.limit < before:
-            self._say("slowed", model=self.lm.name, limit=gate.limit, before=before, error=str(error))
+        wait = getattr(error, "retry_after", None) or 0.0
+        self._crowded, before, now = await gate.refused(entered, wait if wait <= LONGEST_WAIT else 0.0)
+        if now < before:
+            self._say("slowed", model=self.lm.name, limit=now, before=before, error=str(error))
 
     def _ask(self) -> Ask:
         meter, request = self.frame.meter, self.request
@@ -256,11 +267,11 @@ class Purchase:
             worst["uncertain_cost"] = cost
         return worst
 
-    def _as_sent(self, held: Reservation) -> Request:
+    def _as_sent(self, cap: int | None) -> Request:
         """The request with its cap and seed, without what this model refuses."""
         changes: dict[str, Any] = {}
-        if held.cap != self.request.max_tokens:
-            changes["max_tokens"] = held.cap
+        if cap != self.request.max_tokens:
+            changes["max_tokens"] = cap
         if self.request.seed is None and self.lm.capabilities.seed:
             changes["seed"] = derived_seed(self.run.root.seed, self.key)
         return without_refused(self.lm, self.request.but(**changes) if changes else self.request)
@@ -351,7 +362,7 @@ class Purchase:
     def _priced(self, u: Usage, overrun: int = 0) -> Usage:
         """Reported tokens as one call's usage. Spelled out: `replace` costs five times as much, on every call."""
         cost = self.lm.cost(u)
-        return Usage(
+        usage = Usage(
             calls=1,
             input_tokens=u.input_tokens,
             output_tokens=u.output_tokens,
@@ -361,6 +372,10 @@ class Purchase:
             unpriced=int(cost is None),
             overrun=overrun,
         )
+        if not u.uncertain_tokens:
+            return usage
+        more = self.lm.cost(Usage(output_tokens=u.uncertain_tokens)) or 0.0  # of a reply that was cut short
+        return replace(usage, uncertain_tokens=u.uncertain_tokens, uncertain_cost=more)
 
     def _say(self, kind: str, **data: Any) -> None:
         self.run.journal.note(kind, scope=self.frame.scope, **data)
@@ -368,6 +383,4 @@ class Purchase:
 
 def _gate(lm: LM) -> Gate:
     """One gate an upstream, shared by every run of the process."""
-    which = (lm.name, lm.parallel, str(getattr(lm, "address", "")))
-    gate = _gates.get(which)
-    return gate if gate is not None else _gates.setdefault(which, Gate(lm.parallel))
+    return gate_of((lm.name, lm.parallel, str(getattr(lm, "address", ""))))

@@ -353,24 +353,26 @@ class Run:
         self._cut_off(self.scope)
         if self.parent:
             self.parent.nested.discard(self)
-        self.journal.closed |= self.parent is None
+        if self.parent is None:
+            self.journal.close()
 
     def __enter__(self) -> Run:
         self.loop = self.loop or private_loop()
         return self._enter()
 
-    def __exit__(self, kind: object, *_: object) -> None:
-        assert self.loop is not None
-        self.loop.call_soon_threadsafe(self._close)
-        self._leave(kind)
+    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
+        self._leave()
+        if self._process == sync.generation:  # else it goes on in the parent
+            sync.call_on(self.loop, lambda: self._ended(error))
 
     async def __aenter__(self) -> Run:
         self.loop = self.loop or asyncio.get_running_loop()
         return self._enter()
 
-    async def __aexit__(self, kind: object, *_: object) -> None:
-        self._close()
-        self._leave(kind)
+    async def __aexit__(self, kind: object, error: BaseException | None, *_: object) -> None:
+        self._leave()
+        if self._process == sync.generation:
+            self._ended(error)
 
     def _enter(self) -> Run:
         self.check_open()
@@ -381,10 +383,18 @@ class Run:
         self._entered.__enter__()
         return self
 
-    def _leave(self, failed: object) -> None:
+    def _leave(self) -> None:
         assert self._entered is not None
         self._entered.__exit__()
         self.closed = True
-        self.journal.closed |= self.parent is None
-        if failed is None and (diverged := self._diverged()) is not None and self.strict:
+
+    def _ended(self, error: BaseException | None) -> None:
+        """The block was left, through `error` or not; on record, one that was cut off (cancelled, Ctrl-C) has not ended."""
+        diverged = self._diverged() if error is None else None
+        if self.parent is None and (error is None or isinstance(error, Exception)):
+            reason = "done" if error is None and not self.stop_asked else str(self._reason(error))
+            end = {"reason": reason, "error": error and plain(error)}
+            self.journal.note("stop", scope=self.scope, key=f"{self.scope}|stop", **end)
+        self._close()
+        if diverged is not None and self.strict:
             raise diverged

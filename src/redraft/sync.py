@@ -95,6 +95,17 @@ def _outcome(done: Future[T], coroutine: Coroutine[Any, Any, T], loop: asyncio.A
                 raise RunClosed(_ENDED) from None
 
 
+def call_on(loop: asyncio.AbstractEventLoop | None, fn: Callable[[], T]) -> T:
+    """Call a function on a loop (None: this one), from whatever thread this is, and wait for it."""
+    if loop is None or _running_loop() is loop:
+        return fn()
+
+    async def call() -> T:
+        return fn()
+
+    return run_sync(call, home=loop)
+
+
 def submit(make: Callable[[], Coroutine[Any, Any, T]], loop: asyncio.AbstractEventLoop) -> Future[T]:
     """Start a coroutine on another thread's loop, in a copy of the caller's context."""
     return _start(make(), loop)

@@ -7,6 +7,7 @@ import contextlib
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 
 
 class Gate:
@@ -84,6 +85,31 @@ class Gate:
             self._limit = together / 2
             self._lowered += 1
             return True
+
+    async def refused(self, entered: int, wait: float) -> tuple[bool, int, int]:
+        """`slow_down`, with the limit before and after. Awaited, because the gate may be another process's."""
+        before = self.limit
+        return self.slow_down(entered, wait), before, self.limit
+
+
+Upstream = tuple[str, int, str]
+"""What has a gate of its own: a model's name, how many calls it takes at once, its address."""
+
+_gates: dict[Upstream, Gate] = {}
+_makers: list[Callable[[Upstream], Gate]] = [lambda upstream: Gate(upstream[1])]
+"""The last one makes the gates."""
+
+
+def gate_of(upstream: Upstream) -> Gate:
+    """The gate of an upstream in this process."""
+    gate = _gates.get(upstream)
+    return gate if gate is not None else _gates.setdefault(upstream, _makers[-1](upstream))
+
+
+def gates_elsewhere(make: Callable[[Upstream], Gate]) -> None:
+    """From here on `make` makes the gates of this process: those of a worker are its driver's."""
+    _gates.clear()
+    _makers.append(make)
 
 
 class Waiters:

@@ -165,7 +165,7 @@ class Completion:
     choices: tuple[Choice, ...]
     model: str = ""
     usage: Usage | None = None
-    """As the upstream reported it (tokens only; calls 0, cost 0). None: it reported nothing."""
+    """As the upstream reported it (tokens only; `uncertain_tokens` if it was cut short here). None: it reported nothing."""
 
     @property
     def text(self) -> str:

@@ -62,7 +62,7 @@ def start():
 
 @pytest.fixture
 def until():
-    def wait(condition, seconds=10):
+    def wait(condition, seconds=60):
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, "it did not happen"

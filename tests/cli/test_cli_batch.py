@@ -373,7 +373,7 @@ def test_one_process_works_on_a_file_at_a_time(batch, lm, tmp_path):
         said = batch(source, str(tmp_path / "out.jsonl"))
     assert (said.exit_code, lm.requests) == (2, [])
     assert "another process works on" in said.stderr
-    assert batch(source, str(tmp_path / "out.jsonl")).exit_code == 0
+    assert batch(source, str(tmp_path / "out.jsonl"), *CHECK).exit_code == 0
     assert not (tmp_path / "out.jsonl.lock").exists()
 
 

@@ -243,10 +243,17 @@ def test_a_spoilt_run_is_said_and_can_be_deleted(redraft, cut_off, path):
     db.execute("UPDATE events SET data = 'no JSON' WHERE run = 2")
     db.commit()
     db.close()
-    for command in (("list",), ("show", "bad")):
-        said = redraft("runs", *command, "--store", path)
-        assert (said.exit_code, "another program has changed it" in said.stderr) == (1, True)
+    said = redraft("runs", "list", "--store", path)
+    bad, good = said.stdout.splitlines()[1:]
+    assert (said.exit_code, bad.split()[0], "x unreadable" in bad, "not ended" in good) == (0, "bad", True, True)
+    data = json.loads(redraft("runs", "list", "--json", "--store", path).stdout)
+    assert [(run["run_id"], run["stop"]) for run in data["runs"]] == [("bad", "unreadable"), ("good", None)]
+    said = redraft("runs", "show", "bad", "--store", path)
+    assert (said.exit_code, "another program has changed it" in said.stderr) == (1, True)
     assert redraft("runs", "show", "good", "--store", path).exit_code == 0
+    said = redraft("runs", "export", "--store", path)
+    assert (said.exit_code, len(said.stdout.splitlines()), "bad is left out" in said.stderr) == (0, 1, True)
+    assert redraft("runs", "export", "bad", "--store", path).exit_code == 1
     assert redraft("runs", "delete", "bad", "-y", "--store", path).exit_code == 0
     assert redraft("runs", "list", "--store", path).exit_code == 0
 

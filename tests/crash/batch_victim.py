@@ -61,10 +61,9 @@ async def main(folder, url, n, limit):
             budget=Budget(calls=limit),
             store=store,
             batch_id="victim",
-            skip=output.has,
         )
         statuses = {}
-        async for item in work.as_completed(items(n)):
+        async for item in work.as_completed(items(n), skip=output.has):
             statuses[item.status] = statuses.get(item.status, 0) + 1
             if item.ended:
                 output.write(item)

@@ -12,6 +12,7 @@ import pytest
 
 from redraft import Batch, Budget, Predict, Refine, Run, checks
 from redraft.errors import AuthError, BadRequestError, ConfigError, StoreError, TransientLMError, UnsupportedError
+from redraft.journal import MemoryStore
 from redraft.lm.openai import OpenAILM
 from redraft.lm.provider_batch import ProviderBatchLM, Rounds
 from redraft.testing import Reply, ScriptedLM, lm_contract
@@ -231,10 +232,36 @@ async def test_a_job_whose_making_was_answered_with_an_error_is_found():
 
 @pytest.mark.parametrize("path", ["POST /files", "POST /batches", "GET /batches"])
 async def test_a_refused_key_is_said_to_everybody(path):
-    with BatchServer(echo, refusals={path: [Reply.error(401, "no such key")]}) as server:
+    times = 6 if path == "GET /batches" else 1  # a job that is there already is asked for more than once
+    with BatchServer(echo, refusals={path: [Reply.error(401, "no such key")] * times}) as server:
         replies = await answers(model(server), 3)
         assert [type(r) for r in replies] == [AuthError] * 3
         assert len({id(r) for r in replies}) == 3
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 409])
+@pytest.mark.parametrize("path", ["GET /batches", "GET /files/content"])
+async def test_a_refusal_in_passing_loses_nothing_that_is_paid_for(path, status):
+    with BatchServer(echo, refusals={path: [Reply.error(status, "not now")] * 3}) as server:
+        assert texts(await answers(model(server), 3)) == ["to q0", "to q1", "to q2"]
+        assert [len(server.created), len(server.sent)] == [1, 3]
+
+
+async def test_a_result_that_stays_refused_is_charged_and_there_another_day(tmp_path):
+    path = tmp_path / "batches.db"
+    with BatchServer(echo, refusals={"GET /files/content": [Reply.error(403, "no rights")] * 6}) as server:
+        lm = model(server, path=path)
+        store = MemoryStore()
+        async with Run(run_id="r", store=store) as run:
+            with pytest.raises(AuthError, match="no rights"):
+                await run.complete(ask("q"), lm=lm)
+            assert run.usage.uncertain_tokens > 0, "the job was done, whoever could not read it"
+        lm.close()
+        lm = model(server, path=path)
+        async with Run(run_id="r", store=store) as run:
+            assert (await run.complete(ask("q"), lm=lm)).text == "to q"
+        assert [len(server.created), len(server.sent)] == [1, 1]
+        lm.close()
 
 
 async def test_a_server_without_a_batch_api_is_known_before_anything_is_sent():
@@ -401,6 +428,55 @@ def test_a_killed_process_finds_its_job_again(tmp_path):
             told, _ = process.communicate(timeout=60)
         assert sorted(told.split()) == sorted(f"word{i}" for i in range(6))
         assert [len(server.created), len(server.sent), len(server.online)] == [1, 6, 0]
+
+
+async def killed_then_resumed(store, server, path, budget=None):
+    """A run whose process dies while its job runs, as the store and the list of jobs have it; and then its end."""
+    lm = model(server, path=path, keep_jobs=True)
+    first = Run(run_id="r", store=store, budget=Budget(tokens=3000))
+    async with first:
+        task = asyncio.create_task(first.complete(ask("q", max_tokens=20), lm=lm))
+        await until(lambda: server.created)
+        events = list(store.read("r"))
+        task.cancel()
+        await asyncio.wait([task])
+    lm.close()
+    left = MemoryStore()
+    await left.append("r", events)
+    server.end()
+    lm = model(server, path=path)
+    async with Run(run_id="r", store=left, budget=budget) as run:
+        before = run.usage
+        reply = await run.complete(ask("q", max_tokens=20), lm=lm)
+    lm.close()
+    again = Run(run_id="r", store=left)
+    return before, reply, run.usage, again.usage
+
+
+@pytest.mark.parametrize("budget", [None, Budget(tokens=200), Budget(calls=1)])
+async def test_a_call_whose_job_a_new_process_takes_up_is_charged_once(tmp_path, budget):
+    with BatchServer(echo, jobs=[FOREVER]) as server:
+        before, reply, usage, on_record = await killed_then_resumed(
+            MemoryStore(), server, tmp_path / "batches.db", budget
+        )
+        assert (before.calls, before.uncertain_tokens > 0) == (1, True)
+        assert (reply.text, len(server.sent)) == ("to q", 1)
+        assert usage == on_record
+        assert (usage.calls, usage.uncertain_tokens, usage.tokens) == (1, 0, reply.usage.tokens)
+
+
+async def test_where_the_list_of_jobs_is_lost_both_calls_are_charged(tmp_path):
+    class Forgetful(MemoryStore):
+        def read(self, run_id):
+            (tmp_path / "batches.db").unlink(missing_ok=True)
+            return super().read(run_id)
+
+    with BatchServer(echo, jobs=[FOREVER]) as server:
+        store = Forgetful()
+        _, reply, usage, on_record = await killed_then_resumed(store, server, tmp_path / "batches.db")
+        assert (reply.text, len(server.sent)) == ("to q", 2)
+        assert usage == on_record
+        assert (usage.calls, usage.uncertain_tokens > 0) == (2, True)
 
 
 @pytest.mark.parametrize("effective", [True, False], ids=["after", "before"])

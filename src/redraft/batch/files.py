@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import io
 import json
 import os
 import sys
@@ -14,6 +16,7 @@ from typing import IO, Any
 
 from redraft.errors import ConfigError, InputError, UsageError
 from redraft.jsonable import as_text, plain
+from redraft.locks import lock
 
 STDIN = "-"
 _LINES = (".jsonl", ".ndjson", ".json")
@@ -45,7 +48,7 @@ def read_rows(path: str) -> Iterator[Any]:
             return
         with _opened(path) as file:
             yield from _table_rows(file, path) if kind == "table" else _line_rows(file)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, ValueError, csv.Error) as error:  # ValueErrors: it is not UTF-8, or not Parquet
         raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
@@ -64,6 +67,8 @@ def count_rows(path: str) -> int | None:
 @contextmanager
 def _opened(path: str) -> Iterator[IO[str]]:
     if path == STDIN:
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(encoding="utf-8-sig")  # whatever the terminal speaks
         yield sys.stdin
         return
     with Path(path).open(encoding="utf-8-sig", newline="") as file:
@@ -120,25 +125,13 @@ def alone(source: str, out: str) -> Iterator[None]:
     path = Path(f"{out}.lock")
     with path.open("a+b") as held:
         try:
-            _lock(held.fileno())
+            lock(held.fileno())
         except OSError as error:
             raise UsageError(f"another process works on {out}; wait for it, or end it") from error
         try:
             yield
         finally:
             path.unlink(missing_ok=True)
-
-
-def _lock(descriptor: int) -> None:
-    """Raises `OSError` if another process has it; a process that dies lets go."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-    else:
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def convert(lines: Path, path: str) -> None:
@@ -160,7 +153,10 @@ def _columns(lines: Path) -> list[str]:
 
 
 def _to_table(lines: Path, path: Path, delimiter: str) -> None:
-    with lines.open(encoding="utf-8") as file, path.open("w", encoding="utf-8", newline="") as out:
+    with (
+        lines.open(encoding="utf-8") as file,
+        path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as out,  # half an emoji
+    ):
         writer = csv.DictWriter(out, _columns(lines), delimiter=delimiter, lineterminator="\n")
         writer.writeheader()
         for row in _line_rows(file):
@@ -181,42 +177,55 @@ def _to_parquet(lines: Path, path: Path) -> None:
 
 
 def _kinds(lines: Path, pa: Any) -> dict[str, Any]:
-    """A type for each column: one that holds all of its values, or text."""
-    kinds: dict[str, Any] = {}
+    """A type for each column: one that holds all of its values to the last digit, or text."""
+    kinds: dict[str, str] = {}
     with lines.open(encoding="utf-8") as file:
         for row in _line_rows(file):
             for name, value in row.items():
-                kind = pa.null() if value is None else _kind(value, pa)
-                kinds[name] = _common(kinds.get(name, kind), kind, pa)
-    return {name: pa.string() if kind == pa.null() else kind for name, kind in kinds.items()}
+                kind = _kind(value)
+                kinds[name] = _common(kinds.get(name, kind), kind)
+    types = {"bool": pa.bool_(), "int": pa.int64(), "long": pa.int64(), "float": pa.float64()}
+    return {name: types.get(kind, pa.string()) for name, kind in kinds.items()}
 
 
-def _kind(value: Any, pa: Any) -> Any:
-    for type_, kind in ((bool, pa.bool_()), (int, pa.int64()), (float, pa.float64())):
-        if isinstance(value, type_):
-            return kind
-    return pa.string()  # lists and mappings as JSON: their form may change from row to row
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int):
+        # a float holds the small ones, a column of whole numbers the long ones, and nothing those above
+        return "int" if abs(value) <= 1 << 53 else "long" if -(1 << 63) <= value < 1 << 63 else "text"
+    return "float" if isinstance(value, float) else "text"  # lists and mappings as JSON: their form may change
 
 
-def _common(a: Any, b: Any, pa: Any) -> Any:
-    if a == b or b == pa.null():
-        return a
-    if a == pa.null():
-        return b
-    return pa.float64() if {a, b} == {pa.int64(), pa.float64()} else pa.string()
+def _common(a: str, b: str) -> str:
+    if a == b or "null" in (a, b):
+        return b if a == "null" else a
+    return {frozenset({"int", "float"}): "float", frozenset({"int", "long"}): "long"}.get(frozenset({a, b}), "text")
 
 
 def _fit(value: Any, kind: Any, pa: Any) -> Any:
     if value is None:
         return None
-    return as_text(value) if kind == pa.string() else float(value) if kind == pa.float64() else value
+    if kind == pa.string():
+        return as_text(value).encode("utf-8", "backslashreplace").decode()  # half an emoji
+    return float(value) if kind == pa.float64() else value
 
 
 def as_line(row: dict[str, Any]) -> str:
-    """A row as one line of JSON, whatever its values are."""
-    line = json.dumps(row, ensure_ascii=False, default=plain)
+    """A row as one line of JSON, whatever its values are: bytes are base64, and NaN and the infinities null."""
+    try:
+        line = json.dumps(row, ensure_ascii=False, default=_cell, allow_nan=False)
+    except ValueError:
+        finite = json.loads(json.dumps(row, default=_cell), parse_constant=lambda _: None)
+        line = json.dumps(finite, ensure_ascii=False)
     try:
         line.encode()
     except UnicodeEncodeError:  # half an emoji, cut by some model: it stays an escape
-        line = json.dumps(row, default=plain)
+        line = json.dumps(json.loads(line))
     return line + "\n"
+
+
+def _cell(value: Any) -> Any:
+    return base64.b64encode(value).decode() if isinstance(value, bytes | bytearray) else plain(value)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from redraft.errors import InputError
-from redraft.jsonable import as_text
+from redraft.jsonable import as_text, plain
 from redraft.record import digest, inputs_digest
 from redraft.result import Result
 from redraft.scoring import takes
 from redraft.strategies.base import entry_of
-from redraft.types import Inputs, Prediction, Usage
+from redraft.types import Inputs, Prediction, StopReason, Usage
 
 Status = Literal["done", "failed", "cut_off", "not_begun"]
+DEEPEST = 200
+"""How many lists and mappings may lie in one another in an item: what is written deeper may not be read again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +47,10 @@ class BatchItem:
 
     @property
     def passed(self) -> bool:
-        """True if it has a result that passed all checks (or that nothing judged)."""
-        return self.result is not None and (not isinstance(self.result, Result) or self.result.passed)
+        """True if it has a result that passed all checks (or that nothing judged), and no error ended it."""
+        if not isinstance(self.result, Result):
+            return self.result is not None
+        return self.result.passed and self.result.stop_reason is not StopReason.ERROR
 
     @property
     def ended(self) -> bool:
@@ -85,6 +89,7 @@ class Rows:
         index, self._next = self._next, self._next + 1
         try:
             given = _mapping(item)
+            _check_depth(given)
             inputs = self._inputs(given)
             content = inputs_digest(inputs)
             _check_finite(inputs)
@@ -114,11 +119,42 @@ class Rows:
         return inputs
 
 
+def _check_depth(given: Mapping[str, Any]) -> None:
+    for name, value in given.items():
+        if too_deep(value):
+            raise InputError(f"{name!r} nests deeper than {DEEPEST} levels: give flatter data, or a text")
+
+
+def too_deep(value: Any) -> bool:
+    """True if lists and mappings lie deeper in one another than `DEEPEST`, or in themselves."""
+    waiting = [(value, 1)]
+    while waiting:
+        here, depth = waiting.pop()
+        if isinstance(here, Mapping | list | tuple):
+            if depth > DEEPEST:
+                return True
+            waiting.extend((part, depth + 1) for part in (here.values() if isinstance(here, Mapping) else here))
+    return False
+
+
 def _check_finite(inputs: Mapping[str, Any]) -> None:
-    """Raises `InputError` for NaN and the infinities: no journal can hold them."""
+    """Raises `InputError` for NaN and the infinities, wherever in an input they are: no journal can hold them."""
     for name, value in inputs.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            raise InputError(f"the input {name!r} is {value}, which is no number: give another value or a text")
+        if (odd := _not_finite(value)) is not None:
+            what = "is" if odd is value else "holds"
+            raise InputError(f"the input {name!r} {what} {odd}, which is no number: give another value or a text")
+
+
+def _not_finite(value: Any) -> float | None:
+    if isinstance(value, float):
+        return None if math.isfinite(value) else value
+    if value is None or isinstance(value, str | int | bytes):
+        return None
+    if isinstance(value, Mapping):
+        parts: Iterable[Any] = value.values()
+    else:
+        parts = value if isinstance(value, list | tuple) else (plain(value),)
+    return next((odd for part in parts if (odd := _not_finite(part)) is not None), None)
 
 
 def _number(key: str) -> int:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from redraft.journal import Journal
+from redraft.journal import Claim, Journal
 from redraft.protocols import Store
 from redraft.record import digest, used
 from redraft.types import Event, Usage
@@ -34,7 +34,8 @@ class Log:
         self.spec: Mapping[str, Any] | None = None
         """What the batch was made of when it was begun; None for a new one."""
         self.seed = 0
-        self._times = 0
+        self._times = self._least = 0
+        self._claim: Claim | None = None
         self._known: set[int] = set()
         """Of the runs that were begun before."""
         self._unread = None if store is None else _Unread(store)
@@ -44,7 +45,13 @@ class Log:
     @property
     def name(self) -> str:
         """How the ids of its items' runs begin: one that was begun afresh shall not find those from before."""
-        return self._batch_id if self._times < 2 else f"{self._batch_id}~{self._times}"
+        times = max(self._times, self._least)
+        return self._batch_id if times < 2 else f"{self._batch_id}~{times}"
+
+    def known_as(self, name: str) -> None:
+        """Its items' runs were named so before: where the store that knew of it is lost, they still are."""
+        times = name.removeprefix(f"{self._batch_id}~")
+        self._least = int(times) if times.isdecimal() and times != name else 0
 
     @property
     def resumed(self) -> bool:
@@ -58,7 +65,8 @@ class Log:
         for event in store.read(self._batch_id):
             self._seq = event.seq + 1
             if event.kind == "batch":
-                self.spec, self.seed, self._times = event.data["spec"], event.data["seed"], self._times + 1
+                self.spec, self.seed = event.data["spec"], event.data["seed"]
+                self._times = event.data.get("times", self._times + 1)
                 open_, spent, self.seconds, before = set(), {}, 0.0, None  # it was begun afresh
             open_.update(event.data.get("begun", ()))
             self._known.update(map(number, event.data.get("begun", ())))
@@ -81,14 +89,19 @@ class Log:
         return self._store if number(run_id) in self._known else self._unread
 
     async def begin(self, seed: int | None, spec: Mapping[str, Any], *, afresh: bool = False) -> None:
-        """Record that the batch is begun, anew if `afresh`, or gone on with."""
+        """Record that the batch is begun, anew if `afresh`, or gone on with.
+
+        Raises `StoreError` if a batch of that id is at work, in this process or another one.
+        """
+        if self._store is not None:
+            self._claim = Claim(self._store, self._batch_id)
         if self.resumed and not afresh:
             await self._append("resumed")
             return
         self.seed = int.from_bytes(os.urandom(4), "big") >> 1 if seed is None else seed
-        self.spec, self._times = dict(spec), self._times + 1
+        self.spec, self._times = dict(spec), max(self._times + 1, self._least)
         self.usage, self.seconds = Usage(), 0.0
-        await self._append("batch", seed=self.seed, spec=dict(spec), version=VERSION)
+        await self._append("batch", seed=self.seed, spec=dict(spec), version=VERSION, times=self._times)
 
     async def begun(self, run_ids: Sequence[str]) -> None:
         """Record, before anything is spent on them, that these are begun; and which have ended meanwhile."""
@@ -100,10 +113,16 @@ class Log:
         if self._store is not None:
             self._ended[run_id] = used(usage)
 
-    async def close(self) -> None:
-        """Write what has ended."""
-        if self._ended:
-            await self.begun(())
+    async def close(self, reason: str | None) -> None:
+        """Write what has ended, and why the batch does; None: it was left, and has not."""
+        try:
+            if self._ended:
+                await self.begun(())
+            if reason is not None:
+                await self._append("stop", reason=reason, error=None)
+        finally:
+            if self._claim is not None:
+                self._claim.release()
 
     async def _append(self, kind: str, **data: Any) -> None:
         if self._store is None:

@@ -1,18 +1,19 @@
 """The file a batch writes: a row for each item that has ended, once, and readable after a kill at any moment.
 
 Rows are lines of JSON. Where another kind of file is wanted, the lines are kept beside it until the batch is done, and
-it is made of them anew each time the batch ends or is stopped.
+it is made of them anew each time the batch ends or is stopped. A finished file of another kind is read as rows again.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from redraft.batch.files import _line_rows, as_line, check_writable, convert, kind_of
-from redraft.batch.item import BatchItem
+from redraft.batch.files import _line_rows, as_line, check_writable, convert, kind_of, read_rows
+from redraft.batch.item import DEEPEST, BatchItem, too_deep
 from redraft.batch.log import number
 from redraft.errors import InputError, StoreError
 from redraft.result import Result
@@ -50,14 +51,18 @@ class Output:
         return had - self.rows
 
     def mend(self) -> None:
-        """Cut off a last row that a kill has torn: it has no line end."""
+        """Make it ready for further rows: cut off a last one that a kill has torn, and bring those of a finished file back."""
         if self.lines.exists():
             _cut_torn_line(self.lines)
+        elif self.path.exists():
+            self.keep(lambda _: True)
 
     def _whole_rows(self) -> Iterator[Any]:
         if self.lines.exists():
             with self.lines.open(encoding="utf-8", newline="\n") as file:
                 yield from _line_rows(line for line in file if line.endswith("\n"))
+        elif self.path.exists():
+            yield from map(_typed, read_rows(str(self.path)))
 
     def has(self, run_id: str) -> bool:
         """There is a row of this run."""
@@ -88,15 +93,15 @@ class Output:
 
     def clear(self) -> None:
         """Forget all rows."""
-        self.lines.unlink(missing_ok=True)
+        self.lines.write_text("")  # nor are those of a finished file of another kind read again
         self.known, self.rows, self.passed, self.failed = set(), 0, 0, 0
 
     def _check(self, row: Any) -> None:
         run_id = row.get("run_id") if isinstance(row, dict) else None
         if not isinstance(run_id, str) or ":" not in run_id or not {"passed", "error", "stop_reason"} <= row.keys():
             raise InputError(
-                f"{self.lines} holds something else than a batch's rows ({row!r:.60}), so nothing was written: give "
-                "another file for the output, or --no-resume to overwrite it"
+                f"{self.lines if self.lines.exists() else self.path} holds something else than a batch's rows ({row!r:.60}), "
+                "so nothing was written: give another file for the output, or --no-resume to overwrite it"
             )
         self.batch = self.batch or run_id.partition(":")[0]
 
@@ -125,8 +130,45 @@ def row_of(item: BatchItem) -> dict[str, Any]:
         "error": None if item.error is None else f"{type(item.error).__name__}: {item.error}",
     }
     made = {(f"output.{name}" if name in receipt else name): value for name, value in outputs.items()} | receipt
-    own = item.item if isinstance(item.item, dict) else {"input": item.item}
-    return {(f"input.{name}" if name in made else str(name)): value for name, value in own.items()} | made
+    own = {str(k): v for k, v in item.item.items()} if isinstance(item.item, dict) else {"input": item.item}
+    whole = {_beside(name, own, made): value for name, value in own.items()} | made
+    return {name: _DEEP if too_deep(value) else value for name, value in whole.items()}
+
+
+_DEEP = f"(left out: it nests deeper than {DEEPEST} levels)"
+
+
+def _beside(name: str, own: Collection[str], made: Collection[str]) -> str:
+    """An own column's name beside the made ones. Where a batch reads what another one wrote, `input.NAME` may be taken, too:
+    then that one moves to `input.input.NAME`.
+    """
+    return f"input.{name}" if _is_taken(name, own, made) else name
+
+
+def _is_taken(name: str, own: Collection[str], made: Collection[str]) -> bool:
+    shorter = name.removeprefix("input.")
+    return name in made or (shorter != name and shorter in own and _is_taken(shorter, own, made))
+
+
+def _typed(row: Any) -> Any:
+    """A row of a table, its receipt as it was before it was text."""
+    if not isinstance(row, dict):
+        return row
+    texts = {name: value for name in _RECEIPT if isinstance(value := row.get(name), str)}
+    return {**row, **{name: _value(name, text) for name, text in texts.items()}}
+
+
+def _value(name: str, text: str) -> Any:
+    if not text or name in _TEXTS:
+        return text or None
+    try:
+        return json.loads(text)
+    except ValueError:  # somebody has written into it
+        return text
+
+
+_TEXTS = ("stop_reason", "run_id", "error")
+_RECEIPT = ("score", "passed", "calls", "tokens", "cost", *_TEXTS)
 
 
 def _cut_torn_line(path: Path) -> None:

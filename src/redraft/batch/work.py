@@ -6,7 +6,6 @@ Of an item nothing stays but what is handed out: its journal goes with its run. 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import re
 from collections import deque
 from collections.abc import (
@@ -24,26 +23,26 @@ from dataclasses import replace
 from itertools import count, islice
 from typing import Any
 
+from redraft.batch.cluster import Cluster, Pool
 from redraft.batch.item import BatchItem, Row, Rows
 from redraft.batch.log import Log
+from redraft.batch.one import Doing, Outcome
+from redraft.batch.remote import Common
 from redraft.budget import Budget, Meter
 from redraft.config import check_fits, settings, store_in_force
-from redraft.errors import BudgetExceeded, DivergedError, InputError, StoreError
+from redraft.errors import BudgetExceeded, InputError, RunFailed, UsageError
 from redraft.frame import current_frame, entered
 from redraft.journal import Journal, new_run_id
-from redraft.jsonable import showable
 from redraft.protocols import Store
-from redraft.record import derived_seed, spec_of
-from redraft.result import Result
 from redraft.run import Run
-from redraft.sync import run_sync
+from redraft.sync import being_cancelled, run_sync
 from redraft.types import Event, Prediction, Usage
 
 Items = Iterable[Any] | AsyncIterable[Any]
 """Mappings of a module's inputs, or examples."""
 
 _READ_AHEAD = 64
-_Outcome = tuple[int, BatchItem] | Exception | None
+_Placed = tuple[int, BatchItem] | Exception | None
 
 
 class Batch:
@@ -51,8 +50,10 @@ class Batch:
 
     `concurrency` items are worked on at once. `budget` is for all together, `item_budget` for each. With a `store`, a
     batch of the same `batch_id` goes on where it was, in another process too, and buys no committed reply again. Inside
-    another run, it is part of that one. `fields`: which of an item's fields are inputs (default: all but `id`). `skip`:
-    told the id of an item's run, it says whether that item is left out.
+    another run, it is part of that one. `fields`: which of an item's fields are inputs (default: all but `id`). With a
+    `cluster`, or its address, the items are done by the workers of a Ray cluster.
+
+    Raises `UsageError` for what cannot be: on a cluster, a module that cannot be pickled (it names the part).
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Batch:
         store: Store | None = None,
         batch_id: str | None = None,
         fields: Collection[str] | None = None,
-        skip: Callable[[str], bool] | None = None,
+        cluster: Cluster | str | None = None,
     ) -> None:
         check_fits({"budget": budget or Budget(), "store": store})
         check_fits({"budget": item_budget or Budget()})
@@ -74,7 +75,6 @@ class Batch:
         if batch_id is not None and not re.fullmatch(r"[^:~\s][^:~]*", batch_id):
             raise InputError(f"batch_id={batch_id!r}: give a name without ':' and '~'")
         self.module = module
-        self._steps = inspect.iscoroutinefunction(getattr(module, "steps", None)) and hasattr(module, "bind")
         self.concurrency = concurrency
         self.item_budget = _tighter(item_budget, getattr(module, "budget", None))
         frame = current_frame()
@@ -84,9 +84,18 @@ class Batch:
         self.log = Log(self.store, self.batch_id)
         self.whole = self._outer.meter if self._outer else Meter(budget)
         self._rows: Callable[[], Rows] = lambda: Rows(module, self.log.name, fields)
-        self._skip = skip
+        self._pool = None if cluster is None else self._on(Cluster(cluster) if isinstance(cluster, str) else cluster)
         self._stopped = self._begun = False
+        self.retry = False
+        """Ask again for what the model has refused for good, or never answered in the form that was asked for."""
         self._over: BudgetExceeded | None = None
+
+    def _on(self, cluster: Cluster) -> Pool:
+        if self._outer:
+            raise UsageError("a batch inside a run is part of that run, in its process: leave out the cluster")
+        cluster.check(self.module)
+        told = Journal(None, "batch", settings().listeners)
+        return Pool(cluster, Common(whole=self.whole, store=self.store, tell=told.tell))
 
     @property
     def usage(self) -> Usage:
@@ -98,45 +107,71 @@ class Batch:
         """The whole batch's limit, once it has ended the batch."""
         return self._over
 
+    @property
+    def workers(self) -> list[int]:
+        """The process numbers of the cluster's workers that are up, each on its own machine; empty without a cluster."""
+        return [] if self._pool is None else self._pool.pids
+
     def stop(self) -> None:
         """Begin no further items; from any thread. Those that are under way go on to their end."""
         self._stopped = True
+
+    def connect(self) -> None:
+        """Find the cluster, or start one; nothing without. `begin` does it where it was not done. Raises `ConfigError`.
+
+        A cluster that is started ends with the thread that called this.
+        """
+        if self._pool is not None:
+            self._pool.connect()
 
     async def begin(self, spec: Mapping[str, Any] | None = None, *, afresh: bool = False) -> None:
         """Record that the batch begins, and count what it has spent before. `spec`: JSON values that say what it is made
         of; `afresh` forgets what there was. `as_completed` does it where it was not done.
         """
         self._begun = True
+        self.connect()
         await self.log.begin(settings().seed, spec or {}, afresh=afresh)
         if not self._outer:
             self.whole.preload(self.log.usage, self.log.seconds)
 
-    async def as_completed(self, items: Items, *, ordered: bool = False) -> AsyncGenerator[BatchItem]:
+    async def as_completed(
+        self, items: Items, *, ordered: bool = False, skip: Callable[[str], bool] | None = None
+    ) -> AsyncGenerator[BatchItem]:
         """The items in the order in which they end, or, `ordered`, in the input's: then few more than `concurrency` are held
-        back behind one that takes long.
+        back behind one that takes long. `skip`: told the id of an item's run, it says whether that item is left out.
 
         An item's error is part of it. Once the whole batch's budget has ended, the rest comes as "not_begun". Closing the
-        iterator cancels what is under way. Raises what reading the items raises, and `StoreError`, after what had begun.
+        iterator cancels what is under way. Raises what reading the items raises, `StoreError` and `ClusterError`, after what
+        had begun.
         """
         if not self._begun:
             await self.begin()
-        source = _Source(items, self, min(_READ_AHEAD, max(1, self.concurrency // 4)))
+        if self._pool is not None:
+            self._pool.open(self._doing())
+        source = _Source(items, self, skip, min(_READ_AHEAD, max(1, self.concurrency // 4)))
         room = asyncio.Semaphore(self.concurrency + max(self.concurrency, _READ_AHEAD))
-        ended: asyncio.Queue[_Outcome] = asyncio.Queue()
+        ended: asyncio.Queue[_Placed] = asyncio.Queue()
         workers = [asyncio.ensure_future(self._work(source, room, ended)) for _ in range(self.concurrency)]
+        how: str | None = None
         try:
             async for item in _in_order(ended, len(workers), ordered=ordered):
                 room.release()
                 yield item
+            how = "budget" if self._over else "cancelled" if self._stopped else "done"
+        except Exception:
+            how = "error"
+            raise
         finally:
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
             if self._outer:
                 self._outer._close()
-            await self.log.close()
+            if self._pool is not None:
+                await self._pool.close()
+            await self.log.close(how)
 
-    async def _work(self, source: _Source, room: asyncio.Semaphore, ended: asyncio.Queue[_Outcome]) -> None:
+    async def _work(self, source: _Source, room: asyncio.Semaphore, ended: asyncio.Queue[_Placed]) -> None:
         try:
             while True:
                 await room.acquire()
@@ -154,48 +189,43 @@ class Batch:
             return _ended(row, "failed", error=row.wrong)
         if self._over is not None:
             return _ended(row, "not_begun", error=self._over)
-        run = self._run(row)
-        value, error = await self._tried(run, row)
-        reached = self.whole.ended_by(error) if error is not None else None
-        if isinstance(reached, BudgetExceeded) and reached.of in self.whole._chain:
-            self._over = self._over or reached
-            return _ended(row, "cut_off", value, error, run.usage)
-        self.log.ended(row.run_id, run.usage)
-        return _ended(row, "failed" if value is None else "done", value, error, run.usage)
+        outcome = await self._outcome(row)
+        value, error, usage = outcome.value, outcome.error, outcome.usage
+        if outcome.reached is not None:
+            self._over = self._over or outcome.reached
+            return _ended(row, "cut_off", value, error, usage)
+        self.log.ended(row.run_id, usage)
+        return _ended(row, "failed" if value is None else "done", value, error, usage)
 
-    def _run(self, row: Row) -> Run:
+    async def _outcome(self, row: Row) -> Outcome:
+        store = self.log.store_for(row.run_id)
+        if self._pool is not None:
+            return await self._pool.do(row, store.read(row.run_id) if store else [])
+        doing = self._doing()
         if self._outer:
             with entered(self._outer._frame):
-                return Run(budget=self.item_budget)
-        seed = derived_seed(self.log.seed, row.key)
-        store = self.log.store_for(row.run_id)
-        run = Run(budget=self.item_budget, store=store, run_id=row.run_id, seed=seed, around=self.whole)
-        run.journal.spec = {**spec_of(self.module, row.inputs), "batch": self.batch_id}
-        return run
+                run = Run(budget=self.item_budget)
+        else:
+            run = doing.run(row, store, self.whole)
+        return await doing.outcome(run, row, self.whole)
 
-    async def _tried(self, run: Run, row: Row) -> tuple[Prediction | None, Exception | None]:
-        """What comes of it: a value, an error, or the best so far and what ended it early."""
-        try:
-            if self._steps:
-                result: Any = await run.execute(self.module, self.module.bind(row.inputs))
-                return _without_events(result), result.error
-            async with run:
-                return await self.module.acall(**row.inputs), None
-        except DivergedError as error:
-            return None, error
-        except StoreError:
-            raise  # no other item fares better
-        except Exception as error:  # noqa: BLE001 - user code: an item's error is a row
-            return None, showable(error)
+    def _doing(self) -> Doing:
+        return Doing(
+            module=self.module,
+            batch_id=self.batch_id,
+            budget=self.item_budget,
+            seed=self.log.seed,
+            retry=self.retry,
+        )
 
 
 class _Source:
     """The rows, read when they are needed: all workers' one place to take from."""
 
-    def __init__(self, items: Items, batch: Batch, at_once: int) -> None:
+    def __init__(self, items: Items, batch: Batch, skip: Callable[[str], bool] | None, at_once: int) -> None:
         self._items: Iterator[Any] | AsyncIterator[Any]
         self._items = aiter(items) if isinstance(items, AsyncIterable) else iter(items)
-        self._rows, self._log, self._skip = batch._rows(), batch.log, batch._skip
+        self._rows, self._log, self._skip = batch._rows(), batch.log, skip
         self._at_once = at_once
         self._places = count()
         self._ahead: deque[Row] = deque()
@@ -229,6 +259,10 @@ class _Source:
                 self._end = not read
         except StopAsyncIteration:
             self._end = True
+        except asyncio.CancelledError:
+            if being_cancelled():
+                raise
+            self._end, self._failure = True, RunFailed("reading the items was cancelled from inside; not all were read")
         except Exception as error:  # noqa: BLE001 - user code reads: what came before it failed is worked on first
             self._end, self._failure = True, error
         wanted = [row for row in read if self._skip is None or not self._skip(row.run_id)]
@@ -237,7 +271,7 @@ class _Source:
         self._ahead.extend(replace(row, place=next(self._places)) for row in wanted)
 
 
-async def _in_order(ended: asyncio.Queue[_Outcome], workers: int, *, ordered: bool) -> AsyncIterator[BatchItem]:
+async def _in_order(ended: asyncio.Queue[_Placed], workers: int, *, ordered: bool) -> AsyncIterator[BatchItem]:
     """Items until all workers have ended, then the first error of theirs."""
     failure: Exception | None = None
     held: dict[int, BatchItem] = {}
@@ -275,11 +309,6 @@ def _ended(
         error=error,
         usage=usage or Usage(),
     )
-
-
-def _without_events(result: Result) -> Result:
-    parts = {name: getattr(result, name) for name in ("attempts", "stop_reason", "usage", "run_id", "error")}
-    return Result(result.best, events=(), **parts)
 
 
 def _tighter(a: Budget | None, b: Budget | None) -> Budget | None:

@@ -41,6 +41,8 @@ class BatchOptions:
     ordered: bool = False
     store: str | None = None
     batch_id: str | None = None
+    cluster: str | None = None
+    workers: int | None = None
     item_call_limit: int | None = None
     item_token_limit: int | None = None
     item_cost_limit: float | None = None
@@ -76,10 +78,20 @@ _OPTIONS = (
         default=True,
         help="Go on with what OUT and the store hold (default), or start over, and overwrite OUT.",
     ),
-    click.option("--retry-failed", is_flag=True, help="Try the rows of OUT again that failed."),
+    click.option(
+        "--retry-failed", is_flag=True, help="Do the rows of OUT again that failed, and ask anew for what was refused."
+    ),
     click.option("--ordered", is_flag=True, help="Write rows in the order of IN, not as they end."),
     click.option("--store", metavar="FILE", help="Keep runs in FILE.  [default: REDRAFT_STORE, or OUT.runs.db]"),
     click.option("--batch-id", metavar="NAME", help="Name of the batch in the store."),
+    click.option(
+        "--cluster",
+        metavar="WHERE",
+        help="Work on rows in the processes of a Ray cluster: local, auto, HOST:PORT or ray://HOST:PORT.",
+    ),
+    click.option(
+        "--workers", type=_COUNT, metavar="N", help="With --cluster: so many processes.  [default: one a CPU]"
+    ),
     click.option("--item-call-limit", type=_COUNT, metavar="N", help="Hard limit on the calls of each row."),
     click.option("--item-token-limit", type=_COUNT, metavar="N", help="Hard limit on the tokens of each row."),
     click.option("--item-cost-limit", type=_AMOUNT, metavar="DOLLARS", help="Hard limit on the money of each row."),

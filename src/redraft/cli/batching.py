@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 from redraft import __version__
-from redraft.batch import Batch, BatchItem
+from redraft.batch import Batch, BatchItem, Cluster
 from redraft.batch.files import STDIN, alone, count_rows, read_rows
 from redraft.batch.item import Rows
 from redraft.batch.log import number
@@ -34,6 +34,7 @@ from redraft.sync import private_loop, submit
 
 def perform(options: BatchOptions, run: RunOptions) -> int:
     """Do the batch, show how it goes; returns the exit code. Raises `RedraftError` if it cannot go on."""
+    cluster = _cluster(options)
     with ExitStack() as stack:
         stack.enter_context(alone(options.source, options.out))
         stack.enter_context(context(**({"cache": run.cache} if run.cache else {})))
@@ -45,7 +46,7 @@ def perform(options: BatchOptions, run: RunOptions) -> int:
             read_rows(options.source), [f.name for f in fields.values() if f.default is ...], options.source
         )
         output = Output(options.out)
-        work = _made(options, run, strategy, fields, output)
+        work = _made(options, run, strategy, fields=fields, output=output, cluster=cluster)
         total = _brought_to_date(options, output, work, Rows(strategy, work.log.name, fields), quiet=run.quiet)
         told = counted(output, total, quiet=run.quiet)
         told.batch = work
@@ -60,7 +61,15 @@ def perform(options: BatchOptions, run: RunOptions) -> int:
         return _exit_code(run, output, work, drain)
 
 
-def _made(options: BatchOptions, run: RunOptions, strategy: Any, fields: Collection[str], output: Output) -> Batch:
+def _made(
+    options: BatchOptions,
+    run: RunOptions,
+    strategy: Any,
+    *,
+    fields: Collection[str],
+    output: Output,
+    cluster: Cluster | None,
+) -> Batch:
     """The batch, and its file as it was left."""
     if options.resume:
         output.load()
@@ -79,10 +88,24 @@ def _made(options: BatchOptions, run: RunOptions, strategy: Any, fields: Collect
         store=store_in_force(given),
         batch_id=name,
         fields=fields,
-        skip=output.has,
+        cluster=cluster,
     )
+    work.retry = options.retry_failed
+    if options.resume and output.batch is not None:
+        work.log.known_as(output.batch)
     _check_begun(options, run, output, work)
+    work.connect()  # before anything is written
     return work
+
+
+def _cluster(options: BatchOptions) -> Cluster | None:
+    if options.cluster is None:
+        if options.workers is not None:
+            raise UsageError("--workers has no use without --cluster")
+        return None
+    if options.provider_batch:
+        raise UsageError("--provider-batch gathers all rows in one process: leave it out, or --cluster")
+    return Cluster(options.cluster, options.workers)
 
 
 def _check_begun(options: BatchOptions, run: RunOptions, output: Output, work: Batch) -> None:
@@ -147,7 +170,7 @@ class _Drain:
             before = self._work.log.spec
             await self._work.begin(spec, afresh=not options.resume)
             self._say_changed(before, spec)
-            async with aclosing(self._work.as_completed(items, ordered=options.ordered)) as ended:
+            async with aclosing(self._work.as_completed(items, ordered=options.ordered, skip=output.has)) as ended:
                 async for item in ended:
                     if item.ended:
                         _check_row(item)
@@ -199,7 +222,7 @@ def _checked(items: Iterator[Any], needed: Collection[str], source: str) -> Iter
 
 
 def _not_failed(row: dict[str, Any]) -> bool:
-    return row["error"] is None or row["stop_reason"] is not None
+    return row["error"] is None or row["stop_reason"] not in (None, "error")
 
 
 def _item_budget(options: BatchOptions) -> Budget | None:

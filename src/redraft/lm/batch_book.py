@@ -31,6 +31,7 @@ _OPEN, _REPLIED, _DELIVERED, _LOST = range(4)
 # What nobody has had yet comes first. What was handed out may have been lost with its process before it was recorded.
 _CLAIM = """SELECT custom_id, round, reply FROM lines WHERE key = ? AND state != ?
     ORDER BY state = ?, state DESC, rowid"""
+_HAS = "SELECT 1 FROM lines WHERE key = ? AND state != ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,11 @@ class Book:
                     self._claimed.add(custom_id)
                     return Line(custom_id, name, reply)
         return None
+
+    def has(self, key: str) -> bool:
+        """There is a line with this key that was not lost."""
+        with self._lock, self._faults():
+            return self._db.execute(_HAS, (key, _LOST)).fetchone() is not None
 
     def release(self, custom_id: str) -> None:
         """Whoever claimed it has left without it."""

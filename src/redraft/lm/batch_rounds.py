@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Awaitable, Callable
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from redraft.errors import BadRequestError, LMError, RedraftError, StoreError, TransientLMError
@@ -204,7 +205,7 @@ class Desk:
                 await self._afresh(followed)
                 return
             job = await self._ended(name, job_id, followed)
-            replies = await self._patiently(followed, lambda: self._read(job), lasting=True)
+            replies = await self._read(job, followed)
         except _NobodyWaitsError:
             if job_id is not None and self._cancels:
                 await self._jobs.cancel(job_id)
@@ -262,27 +263,40 @@ class Desk:
         """The job, when nothing more comes of it."""
         begun = self._book.round(name).begun
         wait, most = self._rounds.poll
+        refusals = 0
         while True:
             try:
                 job = await self._jobs.look(job_id)
                 if job.ended:
                     return job
+                refusals = 0
             except TransientLMError as error:  # the job goes on without us
                 wait = max(wait, error.retry_after or 0.0)
-            except BadRequestError as error:
-                self._book.collected(name, {})
-                raise TransientLMError(f"the job {job_id} of {self._name} is gone: {error}", sent=True) from error
+            except LMError as error:  # of a key that is refused for a moment, say
+                refusals += 1
+                if refusals >= _TRIES:
+                    raise self._lost_sight(name, job_id, error) from error
             if time.time() - begun > _WINDOW:
                 self._book.collected(name, {})
                 raise TransientLMError(f"the job {job_id} of {self._name} did not end within a day", sent=True)
             await self._pause(followed, wait)
             wait = min(wait * 1.5, most)
 
+    def _lost_sight(self, name: str, job_id: str, error: LMError) -> LMError:
+        """Of a job that is gone for good; or that the list goes on speaking of, for another day: it is paid for."""
+        if isinstance(error, BadRequestError):
+            self._book.collected(name, {})
+            return TransientLMError(f"the job {job_id} of {self._name} is gone: {error}", sent=True)
+        error.sent = True
+        return error
+
     async def _patiently(self, followed: _Followed, ask: Callable[[], Awaitable[T]], *, lasting: bool = False) -> T:
-        """What `ask` gives, in the end. Too many requests are waited out; other faults of the provider's so many times, or,
-        `lasting`, as long as anybody waits.
+        """What `ask` gives, in the end. Too many requests are waited out; other faults of the provider's so many times.
+
+        `lasting`: there is a job. Then passing faults are waited out as long as anybody waits, and refusals so many times;
+        what is raised then was sent and is paid for.
         """
-        failures = 0
+        failures = refusals = 0
         wait, most = self._rounds.poll
         while True:
             try:
@@ -291,8 +305,16 @@ class Desk:
                 failures += error.status != 429
                 if failures >= _TRIES and not lasting:
                     raise
-                await self._pause(followed, wait if error.retry_after is None else error.retry_after)
-                wait = min(wait * 2, most)
+                wait = wait if error.retry_after is None else max(wait, error.retry_after)
+            except LMError as error:
+                refusals += 1
+                if not lasting:
+                    raise
+                if refusals >= _TRIES:
+                    error.sent = True
+                    raise
+            await self._pause(followed, wait)
+            wait = min(wait * 2, most)
 
     async def _pause(self, followed: _Followed, seconds: float) -> None:
         """Wait; raises `_NobodyWaitsError` as soon as nobody does."""
@@ -304,12 +326,15 @@ class Desk:
         if not followed.calls:
             raise _NobodyWaitsError
 
-    async def _read(self, job: Job) -> dict[str, str]:
-        """The lines of its files by custom id; what cannot be read is as if it were missing."""
+    async def _read(self, job: Job, followed: _Followed) -> dict[str, str]:
+        """The lines of its files by custom id; what cannot be read is as if it were missing.
+
+        Raises what keeps a file from being had, if it may be had another day: the list then still says that it is there.
+        """
         found: dict[str, str] = {}
         for file_id in job.files:
             try:
-                lines = await self._jobs.lines(file_id)
+                lines = await self._patiently(followed, partial(self._jobs.lines, file_id), lasting=True)
             except BadRequestError:  # the file is gone: its lines are missing
                 continue
             for raw in lines:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
+
+from redraft.errors import ConfigError
 
 if TYPE_CHECKING:
     import openai
@@ -28,12 +31,35 @@ Kept = TypeVar("Kept", bound=Closing)
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """What one client serves."""
+    """What one client serves. In another process, which it is pickled for, the key is that of the environment there."""
 
     base_url: str
     api_key: str = field(repr=False)
     parallel: int
     loopback: bool
+    variable: str = ""
+    """Of the environment: whose value the key is."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_elsewhere, (self.base_url, self.parallel, self.loopback, self.variable))
+
+    def __deepcopy__(self, memo: object) -> Upstream:
+        return self
+
+    def __copy__(self) -> Upstream:
+        return self
+
+
+def _elsewhere(base_url: str, parallel: int, loopback: bool, variable: str) -> Upstream:
+    key = os.environ.get(variable) or ("none" if loopback else "")
+    return Upstream(base_url, key, parallel, loopback, variable)
+
+
+def no_key_here(variable: str, where: str) -> ConfigError:
+    """For a model that came from another process: its key did not."""
+    return ConfigError(
+        f"no API key for {where} in this process (a worker's?): set {variable} in its environment; keys are not sent along"
+    )
 
 
 class _LoopClients:
@@ -85,6 +111,8 @@ def _client(upstream: Upstream) -> openai.AsyncOpenAI:
     import httpx2
     import openai
 
+    if not upstream.api_key:
+        raise no_key_here(upstream.variable, upstream.base_url)
     limits = httpx2.Limits(max_connections=upstream.parallel, max_keepalive_connections=upstream.parallel)
     # no limit on the wait for a connection: Run lets no more than `parallel` calls through
     timeout = httpx2.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS, pool=None)

@@ -47,6 +47,8 @@ class LocalLM:
     capabilities = Capabilities(
         json_schema=True, grammar=True, n=True, logprobs=True, prefill=True, seed=True, temperature=True, stream=True
     )
+    overshoot = 1
+    """Tokens that are still written when a call is cut short."""
 
     def __init__(
         self,

@@ -73,7 +73,7 @@ class OpenAILM:
         self._host = urlsplit(url).netloc.rpartition("@")[2]
         self._opens_thinking = False
         self._endpoint = Endpoint(self.name, model, self.address, variable)
-        self._upstream = Upstream(url, key, parallel, is_loopback(host))
+        self._upstream = Upstream(url, key, parallel, is_loopback(host), variable)
         own = host == "api.openai.com" or host.endswith((".openai.com", ".openai.azure.com"))
         self._cap_names = _CAP_NAMES if own else _CAP_NAMES[::-1]
         self._refused: set[str] = set()

@@ -187,7 +187,10 @@ class Reply:
             new = part.add(said, choice, whole=whole)
         except (TypeError, ValueError, AttributeError) as error:
             raise self.garbled(f"a choice of another shape ({error})") from error
-        return [Delta(reasoning=reasoning, text=text, choice=at) for reasoning, text in new if reasoning or text]
+        deltas = [Delta(reasoning=reasoning, text=text, choice=at) for reasoning, text in new if reasoning or text]
+        if tokens := (choice.get("logprobs") or {}).get("content"):
+            deltas.append(Delta(choice=at, tokens=tuple(tokens)))
+        return deltas
 
     def completion(self) -> Completion:
         """The whole reply."""

@@ -87,10 +87,7 @@ class ProviderBatchLM:
         refuse_unsupported(request, self.capabilities, self.name)
         body = self.inner._body(request)
         line = as_json(body)
-        frame = payer()
-        run = frame.run.root.run_id if frame else ""
-        # The same call of the same run, whatever its cap is now: its reply is paid for.
-        key = digest(f"{self.address}|{run}|{frame.scope if frame else ''}|{content(self.name, request)}")
+        run, key = self._key(request)
         if key in self._failed:
             return await self._now(key, request, on_delta)
         call = Call(key, run or key, line, asyncio.get_running_loop().create_future())
@@ -107,6 +104,16 @@ class ProviderBatchLM:
             raise
         finally:
             desk.leave(call)
+
+    def under_way(self, request: Request) -> bool:
+        """True if an earlier process has sent this call in a job whose reply is there, or may come: `generate` takes it up."""
+        return self.book.has(self._key(request)[1])
+
+    def _key(self, request: Request) -> tuple[str, str]:
+        """The run that asks; and the same for the same call of that run, whatever its cap is now: its reply is paid for."""
+        frame = payer()
+        run = frame.run.root.run_id if frame else ""
+        return run, digest(f"{self.address}|{run}|{frame.scope if frame else ''}|{content(self.name, request)}")
 
     async def _now(self, key: str, request: Request, on_delta: OnDelta) -> Completion:
         """Online, because it failed in a job."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from redraft.errors import BudgetExceeded, RedraftError, RunClosed, ScoreError
+from redraft.errors import BudgetExceeded, RedraftError, RunClosed, ScoreError, StoreError
 from redraft.judges import persona_text
 from redraft.judges.asking import bounded
 from redraft.modules import Module, Predict
@@ -80,7 +80,7 @@ async def advise(advisor: Any, strategy: Refining, run: Run, inputs: Inputs, tri
         said = as_prediction(await run.judging(advisor, asked.acall(**given)))
         if "advice" not in said:
             raise ScoreError(f"{name_of(advisor)} returned {', '.join(said)}; an advisor returns `advice`")
-    except (BudgetExceeded, RunClosed):
+    except (BudgetExceeded, RunClosed, StoreError):
         raise
     except RedraftError as error:
         run.journal.remark("advisor_error", scope=run.scope, error=str(error))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from redraft.errors import ConfigError
-from redraft.lm.clients import kept
+from redraft.lm.clients import kept, no_key_here
 from redraft.lm.native.table import Door
 
 _CONNECT_SECONDS = 10.0
@@ -45,7 +45,9 @@ sending: ContextVar[Sending | None] = ContextVar("redraft_native_sending", defau
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Where requests go, and with what."""
+    """Where requests go, and with what. In another process, which it is pickled for, the key is that of the environment
+    there.
+    """
 
     door: Door
     base_url: str | None
@@ -53,12 +55,27 @@ class Line:
     parallel: int
     loopback: bool
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_elsewhere, (self.door, self.base_url, self.parallel, self.loopback))
+
+    def __deepcopy__(self, memo: object) -> Line:
+        return self
+
+    def __copy__(self) -> Line:
+        return self
+
+
+def _elsewhere(door: Door, base_url: str | None, parallel: int, loopback: bool) -> Line:
+    return Line(door, base_url, door.key() or ("none" if loopback else None), parallel, loopback)
+
 
 class Connected:
     """One line's client and the pydantic-ai models on it. `idle`: it only tells what is known of a model, on no loop."""
 
     def __init__(self, line: Line, *, idle: bool = False) -> None:
         self._door = line.door
+        if line.key is None and not line.door.keyless and not idle:
+            raise no_key_here(" or ".join(line.door.keys), line.door.name)
         build = _IDLE.get(line.door.wire) if idle else None
         self.provider, self._http = (build or _BUILD[line.door.wire])(line)
         self._models: dict[str, Any] = {}
