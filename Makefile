@@ -4,6 +4,8 @@
 
 PYTHON ?= python3 python3.13 python3.12 python3.11
 ARGS ?=
+TORCH_SPEC ?=
+TORCH_CPU := torch==2.13.0+cpu
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --no-input
@@ -17,7 +19,7 @@ export PIP_ROOT_USER_ACTION = ignore
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-local test-server test-crash test-doors test-instructor test-docs check bench clean
+.PHONY: help demo test test-local test-server test-crash test-doors test-serve test-instructor test-ray test-torch test-browser test-docs check bench clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -41,8 +43,20 @@ test-crash: .venv/.ready ## Tests that kill processes
 test-doors: .venv-doors/.ready ## Tests with other people's libraries: DSPy, native providers, MCP, the hub, frameworks
 	@.venv-doors/bin/python -m pytest -q -o verbosity_assertions=2 -m doors tests $(ARGS) $(NONE_YET)
 
+test-serve: .venv-doors/.ready ## Tests of `redraft serve` with the official clients
+	@.venv-doors/bin/python -m pytest -q -o verbosity_assertions=2 -m serve tests/serve $(ARGS) $(NONE_YET)
+
 test-instructor: .venv-instructor/.ready ## Tests with instructor, which holds openai back
 	@.venv-instructor/bin/python -m pytest -q -o verbosity_assertions=2 -m doors tests/doors/test_instructor_clients.py $(ARGS) $(NONE_YET)
+
+test-ray: .venv-ray/.ready ## Tests of batches on a real local Ray cluster
+	@.venv-ray/bin/python -m pytest -q -o verbosity_assertions=2 -m ray tests/cluster $(ARGS) $(NONE_YET)
+
+test-torch: .venv-torch/.ready ## Tests that need torch (TORCH_SPEC='torch==2.14.*' names another build than the CPU's)
+	@.venv-torch/bin/python -m pytest -q -o verbosity_assertions=2 -m torch tests/torch_lm $(ARGS) $(NONE_YET)
+
+test-browser: .venv-browser/.ready ## Tests of the page in a real headless Chromium (apt-get install chromium)
+	@.venv-browser/bin/python -m pytest -q -o verbosity_assertions=2 -m browser tests/browser $(ARGS) $(NONE_YET)
 
 test-docs: .venv/.ready ## Run every code block of the README and docs
 	@$(PYTEST) -m 'not doors' tests/docs $(ARGS) $(NONE_YET)
@@ -58,7 +72,7 @@ bench: .venv/.bench ## Measure redraft's own cost beside its peers' (quality: be
 	@$(BIN)/python benchmarks/methods.py $(ARGS)
 
 clean: ## Remove .venv, caches and build outputs
-	rm -rf .venv .venv-doors .venv-instructor .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .venv-doors .venv-instructor .venv-ray .venv-torch .venv-browser .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.ready: pyproject.toml
@@ -82,7 +96,7 @@ clean: ## Remove .venv, caches and build outputs
 	@echo "Setting up .venv-doors with the libraries that the doors lead to: about a minute, once"
 	@.venv/bin/python -m venv .venv-doors
 	@.venv-doors/bin/python -m pip --no-input install --quiet --upgrade 'pip>=25.1'
-	@.venv-doors/bin/python -m pip --no-input install --quiet --editable '.[local,dspy,providers,mcp,hub]' --group doors
+	@.venv-doors/bin/python -m pip --no-input install --quiet --editable '.[local,dspy,providers,mcp,hub,server,monty]' --group doors
 	@touch $@
 
 .venv-instructor/.ready: .venv/.ready pyproject.toml
@@ -90,6 +104,32 @@ clean: ## Remove .venv, caches and build outputs
 	@.venv/bin/python -m venv .venv-instructor
 	@.venv-instructor/bin/python -m pip --no-input install --quiet --upgrade 'pip>=25.1'
 	@.venv-instructor/bin/python -m pip --no-input install --quiet --editable . instructor pytest pytest-asyncio
+	@touch $@
+
+.venv-ray/.ready: .venv/.ready pyproject.toml
+	@echo "Setting up .venv-ray with Ray (about 500 MB): half a minute, once"
+	@.venv/bin/python -m venv .venv-ray
+	@.venv-ray/bin/python -m pip --no-input install --quiet --upgrade 'pip>=25.1'
+	@.venv-ray/bin/python -m pip --no-input install --quiet --editable '.[ray]' --group dev
+	@touch $@
+
+# torch's build for the CPU is a tenth of the usual one for Linux (190 MB, not 550 MB and 3 GB of CUDA beside it), where pip
+# knows a place that has it; TORCH_SPEC names another one.
+.venv-torch/.ready: .venv/.ready pyproject.toml
+	@echo "Setting up .venv-torch with torch and transformers (1.4 GB with the CPU's build): a minute, once"
+	@.venv/bin/python -m venv .venv-torch
+	@.venv-torch/bin/python -m pip --no-input install --quiet --upgrade 'pip>=25.1'
+	@.venv-torch/bin/python -m pip --no-input install --quiet '$(or $(TORCH_SPEC),$(TORCH_CPU))' 2>/dev/null \
+	    || .venv-torch/bin/python -m pip --no-input install --quiet '$(or $(TORCH_SPEC),torch)'
+	@.venv-torch/bin/python -m pip --no-input install --quiet --editable '.[local,torch]' --group dev
+	@touch $@
+
+# Playwright drives the system's Chromium: its own is no package of a registry.
+.venv-browser/.ready: .venv/.ready pyproject.toml
+	@echo "Setting up .venv-browser with Playwright: half a minute, once"
+	@.venv/bin/python -m venv .venv-browser
+	@.venv-browser/bin/python -m pip --no-input install --quiet --upgrade 'pip>=25.1'
+	@.venv-browser/bin/python -m pip --no-input install --quiet --editable . --group browser
 	@touch $@
 
 .venv/.bench: .venv/.ready

@@ -23,6 +23,8 @@ class Delta:
     text: str = ""
     reasoning: str = ""
     choice: int = 0
+    tokens: tuple[Mapping[str, Any], ...] = ()
+    """As in `Choice.logprobs`, where these were asked for: the tokens that are new."""
 
 
 OnDelta = Callable[[Delta], None] | None

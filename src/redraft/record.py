@@ -70,7 +70,9 @@ def derived_seed(seed: int, scope: str) -> int:
 def spec_of(strategy: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """What a run is made of, as JSON: for people, and to notice on a resume that it has changed."""
     plainly = {k: v if isinstance(v, int | float | None) else _headed(as_text(v)) for k, v in inputs.items()}
-    return {"strategy": type(strategy).__name__, "inputs": plainly, "redraft": __version__}
+    threshold = getattr(strategy, "threshold", None)
+    wanted = {"threshold": threshold} if isinstance(threshold, int | float) else {}
+    return {"strategy": type(strategy).__name__, "inputs": plainly, **wanted, "redraft": __version__}
 
 
 _SHOWN = 10_000

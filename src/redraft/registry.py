@@ -44,6 +44,7 @@ _KNOWN: dict[Kind, dict[str, Any]] = {
         "refine": "redraft.strategies:Refine",
         "best-of-n": "redraft.strategies:BestOfN",
         "self-refine": "redraft.strategies:SelfRefine",
+        "proactive": "redraft.proactive:ProactiveDecoder",
         "reflect": "redraft.strategies:Reflect",
     },
     "checks": {name: f"redraft.checks:{name}" for name in _CHECKS},

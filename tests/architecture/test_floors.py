@@ -5,7 +5,7 @@ import sys
 
 FLOORS = {
     # From the ground up. Every module and package right under src/redraft stands on one floor.
-    "0": ("copies", "jsonable", "errors", "types", "protocols", "turns", "budget", "result"),
+    "0": ("copies", "jsonable", "locks", "errors", "types", "protocols", "turns", "budget", "result"),
     "1": (
         "notation",
         "coerce",
@@ -24,6 +24,7 @@ FLOORS = {
         "ledger",
         "refusals",
         "cached",
+        "takeover",
         "purchase",
         "run",
         "foreign",
@@ -46,8 +47,10 @@ ALLOWED = {
     # (importer, imported) on one floor of rooms that stand apart.
     ("checks", "sandbox"): "a check may run the answer's code",
     ("cli", "integrations"): "`redraft mcp` starts that server",
+    ("cli", "server"): "`redraft serve` starts it",
     ("__main__", "cli"): "python -m redraft is the command line",
     ("judges", "modules"): "an LM judge is a module with a signature of its own",
+    ("proactive", "strategies"): "proactive decoding is a strategy, called, judged and kept like the others",
     ("checks", "judges"): "a rubric is a check that asks an LM judge, loaded when it is used",
 }
 

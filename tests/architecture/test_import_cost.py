@@ -8,7 +8,7 @@ import pytest
 
 import redraft
 
-HEAVY = {"openai", "pydantic", "pydantic_ai", "torch", "xllamacpp"}
+HEAVY = {"openai", "pydantic", "pydantic_ai", "ray", "torch", "xllamacpp"}
 FIRST_NAMES = ["Refine", "SelfRefine", "Predict", "checks"]
 
 

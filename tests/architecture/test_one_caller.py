@@ -4,6 +4,7 @@ import ast
 
 WRAPPERS: dict[str, str] = {
     # Module -> why its LM hands a request on to an inner LM. Only lm/ and testing/ may stand here.
+    "redraft.lm.cut": "a reply that is watched while it is written, and ended where it is told to",
     "redraft.lm.provider_batch": "what failed in a job goes online where that is asked",
     "redraft.testing.contract": "the contract calls the LM that it examines",
     "redraft.testing.lms": "a double that adds faults to an inner LM",

@@ -13,6 +13,7 @@ NEEDS = {
     "test_mcp_patterns": "re2",
     "test_mcp_stdio": "mcp",
     "test_metered_wires": "anthropic",
+    "test_monty_": "pydantic_monty",
     "test_native_": "pydantic_ai",
     "test_pydantic_ai_": "pydantic_ai",
 }

@@ -1,51 +1,38 @@
-"""python_tests: a draft's Python is run, and tests after it, in a child process with limits.
+"""python_tests: a draft's Python is run in a sandbox, and tests after it. Without one nothing is run.
 
-The limits (time, memory, size of files, an empty environment, a temporary folder, processes that are killed at the end)
-keep a model's mistakes from doing harm. They are no sandbox: hostile code has the user's rights and the network.
+The sandbox is the jail (`redraft.sandbox.Jail`): no files, no network, no other process, and limits of time and memory.
+Every draft gets one of its own, which its tests share: what one draft did to Python's own modules must not judge the
+next. Inside of it the code is not held: a draft can return objects that equal anything.
 """
 
 from __future__ import annotations
 
 import ast
-import asyncio
-import contextlib
-import json
+import importlib.util
 import os
 import secrets
-import signal
-import sys
-import tempfile
 import warnings
-from pathlib import Path
+from functools import cache
 from textwrap import dedent
 from typing import Any
 
 from redraft.checks.base import Check
 from redraft.checks.mend import fences
-from redraft.errors import ScoreError, UsageError
+from redraft.errors import UsageError
+from redraft.turns import Gate
 from redraft.types import Inputs, Prediction, Verdict
 
-_HARNESS = Path(__file__).with_name("harness.py")
-_FILE_SIZE = 2**24
-_SAID = 2**20  # bytes that the child may say
-_STARTUP = 10.0  # seconds for an interpreter to start, on a busy machine; not counted as the code's
 _LONGEST = 86_400.0  # seconds
-_MARK = "REDRAFT_DRAFT"
-"""The one variable of the child's environment: what it started bears it, too, and is found by it."""
-_FORMS: tuple[dict[str, type], ...] = (
-    {"start": bool},
-    {"end": bool},
-    {"code": str},
-    {"test": int, "ok": bool, "why": str},
-)
-"""What the harness says."""
-_QUOTED = 160
+_QUOTED = 100
+_FIRST = 3  # failures that are told
 _FIXED = 200_000  # characters
 _TRIMMED = 40  # lines of prose, before or after code without a fence, that `fix` cuts at most
+_places = Gate(max(2, os.cpu_count() or 1))
+"""Drafts that are tested at the same time: more would take each other's seconds."""
 
 
 class PythonTests(Check):
-    """Python code that passes tests, run in a child process. No sandbox: see the module."""
+    """Python code that passes tests, run in a jail: see the module."""
 
     name = "python_tests"
 
@@ -72,12 +59,17 @@ class PythonTests(Check):
         return f"Answer with Python code alone. It must pass these tests:\n{self.tests.strip()}"
 
     async def verdict(self, inputs: Inputs, prediction: Prediction) -> Verdict:
-        """The share of tests that pass. The child is killed when its time is up, or when this is cancelled."""
+        """The share of tests that pass. Raises `SandboxError` where there is no jail. Cancelling ends what runs."""
         del inputs
         value = self.value_of(prediction)
         if not isinstance(value, str):
             return self._as_verdict(0.0, f"the code is no text but {type(value).__name__}")
-        return self._as_verdict(*self._sum_up(*await self._run(code_of(value))))
+        await _places.enter()
+        try:
+            faults, cut = await self._run(code_of(value))
+        finally:
+            _places.leave()
+        return self._as_verdict(*self._sum_up(faults, cut))
 
     def fix(self, value: Any) -> Any:
         """The code without its fence, or without the prose before and after it; of at most 200,000 characters."""
@@ -88,91 +80,60 @@ class PythonTests(Check):
             code = _without_prose(code)
         return code if code and code != value and _parses(code) else None
 
-    async def _run(self, code: str) -> tuple[list[dict[str, Any]], str]:
-        """What the child said, and how it ended early."""
-        mark, own = secrets.token_hex(16), secrets.token_hex(16)
-        task = {"code": code, "tests": self.tests, "seconds": self.timeout, "memory": self.memory}
-        given = json.dumps({**task, "file_size": _FILE_SIZE, "mark": mark}).encode()
-        needed = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}  # by Windows
-        with tempfile.TemporaryDirectory(prefix="redraft-", ignore_cleanup_errors=True) as folder:
-            try:
-                child = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-I", "-B", str(_HARNESS)),
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=asyncio.subprocess.DEVNULL,
-                    cwd=folder,
-                    env={**needed, _MARK: own},
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise ScoreError(f"python_tests could not start {sys.executable}: {error}") from error
-            try:
-                return await self._listen(child, given, mark.encode())
-            finally:
-                _kill(child, f"{_MARK}={own}".encode())
-                # Else `wait` waits for all who hold the pipe, and a process that got away may do so for ever.
-                child._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
-                await child.wait()
+    async def _run(self, code: str) -> tuple[dict[int, str], str]:
+        """Each test's fault by its number (-1: the code's own), and how it ended early."""
+        from redraft.sandbox import Jail
 
-    async def _listen(
-        self, child: asyncio.subprocess.Process, given: bytes, mark: bytes
-    ) -> tuple[list[dict[str, Any]], str]:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        said: list[dict[str, Any]] = []
-        left = _SAID
+        faults: dict[int, str] = {}
+        mark = secrets.token_hex(16)
+
+        async def told(given: str, number: int, why: str) -> None:
+            if number < 0 or given == mark:  # which the code does not know while it runs
+                faults.setdefault(number, str(why)[:1000])
+
+        jail = Jail(self.timeout, self.memory, output=1000)
         try:
-            async with asyncio.timeout(_STARTUP) as clock:
-                with contextlib.suppress(ConnectionError):
-                    child.stdin.write(given)
-                    await child.stdin.drain()
-                    child.stdin.close()
-                while (line := await child.stdout.readline()) and left > 0:
-                    left -= len(line)
-                    event = _event(line, mark)
-                    said += [event] if event else []
-                    if "start" in event:
-                        clock.reschedule(asyncio.get_running_loop().time() + self.timeout)
-                    if "end" in event:
-                        return said, ""
-        except TimeoutError:
-            return said, f"it takes longer than {self.timeout:g} s"
-        except ValueError:  # a line without an end: the code found the pipe and wrote to it
-            left = 0
-        if left <= 0:
-            return said, "it wrote where only the tests report"
-        return said, "it ended the process, or ran out of its memory or time"
+            await jail.start({}, {"told": told})
+            for cell in (f"run_code({code!r}, told)", f"run_tests({self.tests!r}, {mark!r}, told)"):
+                result = await jail.execute(f"{_harness()}\n{cell}")
+                if result.lost or result.error:
+                    return faults, self._cut(result.error)
+                if -1 in faults:
+                    break
+            return faults, ""
+        finally:
+            await jail.close()
 
-    def _sum_up(self, said: list[dict[str, Any]], cut: str) -> tuple[float, str]:
-        broken = next((line["code"] for line in said if "code" in line), "")
-        results = {line["test"]: line for line in said if "test" in line}
-        if broken or (cut and not results):
-            return 0.0, f"the code does not run: {broken or cut}"
-        passed = sum(1 for i in self._counted if results.get(i, {}).get("ok"))
-        failed = [i for i in range(len(self._parts)) if not results.get(i, {}).get("ok")]
+    def _cut(self, error: str) -> str:
+        if error.startswith("TimeoutError"):
+            return f"it takes longer than {self.timeout:g} s"
+        return error or "it ended the process, or ran out of its memory"
+
+    def _sum_up(self, faults: dict[int, str], cut: str) -> tuple[float, str]:
+        results = {number: why for number, why in faults.items() if number >= 0}
+        if -1 in faults or (cut and not results):
+            return 0.0, f"the code does not run: {faults.get(-1) or cut}"
+        passed = sum(1 for i in self._counted if results.get(i) == "")
+        failed = [i for i in range(len(self._parts)) if results.get(i) != ""]
         if not failed:
             return 1.0, ""
+        first = "; ".join(
+            f"in {self._place(i)}: {results.get(i) or cut or 'not run'}" for i in self._told_of(failed, results)
+        )
         total = len(self._counted)
-        why = results[failed[0]]["why"] if failed[0] in results else cut
-        place = f"`{self._quote(failed[0])}`" if self.told else f"hidden test {failed[0] + 1}"
-        return min(passed / total, 0.99), f"{passed} of {total} tests pass; in {place}: {why}"
+        return min(passed / total, 0.99), f"{passed} of {total} tests pass; {first}"
+
+    def _told_of(self, failed: list[int], results: dict[int, str]) -> list[int]:
+        """The first failures; of tests that were not reached only the first."""
+        reached = [i for i in failed if i in results]
+        return [*reached, *[i for i in failed if i not in results][:1]][:_FIRST]
+
+    def _place(self, number: int) -> str:
+        return f"`{self._quote(number)}`" if self.told else f"hidden test {number + 1}"
 
     def _quote(self, number: int) -> str:
         text = " ".join((ast.get_source_segment(self.tests, self._parts[number]) or "").split())
         return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
-
-
-def _event(line: bytes, mark: bytes) -> dict[str, Any]:
-    """What the harness says in a line; nothing in one that is not the harness's."""
-    if not line.startswith(mark):
-        return {}
-    try:
-        event = json.loads(line[len(mark) :])
-    except (ValueError, RecursionError):
-        return {}
-    form = {name: type(value) for name, value in event.items()} if isinstance(event, dict) else None
-    return event if form in _FORMS else {}
 
 
 def _is_test(node: ast.stmt) -> bool:
@@ -214,21 +175,19 @@ def _without_prose(text: str) -> str:
     return next((code for end in ends if _parses(code := "\n".join(lines[start:end]).rstrip())), "")
 
 
-def _kill(child: asyncio.subprocess.Process, mark: bytes) -> None:
-    """End the child with its process group and, on Linux, those who left the group but bear the mark."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if hasattr(os, "killpg"):
-            os.killpg(child.pid, signal.SIGKILL)
-        else:
-            child.kill()
-    for process in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):
-            if mark in process.read_bytes().split(b"\0"):
-                os.kill(int(process.parent.name), signal.SIGKILL)
+@cache
+def _harness() -> str:
+    spec = importlib.util.find_spec("redraft.checks.harness")
+    assert spec is not None
+    text: str = spec.loader.get_source(spec.name)  # type: ignore[union-attr]
+    return text
 
 
-def python_tests(tests: str, *, timeout: float = 5.0, memory_mb: int = 512, **options: Any) -> PythonTests:
-    """The draft is Python (in a code fence or not) that passes `tests`: asserts, calls and functions named `test_...`,
-    each run by itself after the draft's code. No sandbox for hostile code. Options: `field`, `hard`, `tell`.
+def python_tests(tests: str, *more: str, timeout: float = 5.0, memory_mb: int = 512, **options: Any) -> PythonTests:
+    """The draft is Python (in a code fence or not) that passes the tests: asserts, calls and functions named `test_...`,
+    each run by itself after the draft's code, in a jail (Linux; elsewhere `SandboxError`). `timeout`: seconds for the code,
+    and again for its tests. Options: `field`, `hard`, `tell`.
     """
+    if more:
+        tests = "\n".join(map(str, (tests, *more)))
     return PythonTests(tests, timeout=timeout, memory_mb=memory_mb, **options)

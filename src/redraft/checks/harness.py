@@ -1,15 +1,12 @@
-"""The child process of `python_tests`: runs a draft's code, then its tests one by one.
+"""What `python_tests` runs in a jail: a draft's code in one cell, its tests in the next.
 
-It runs alone (`python -I harness.py`) and imports nothing of redraft. A task comes in as JSON on stdin; what happened
-goes out on what was stdout, which the code under test has not: one JSON line each, after the task's mark, such as
-`MARK {"test": 2, "ok": false, "why": "..."}`, and `MARK {"end": true}` last. A line without the mark is the code's.
+Both cells begin with this very text, so that what the code did to these functions is undone before they judge it. It
+imports nothing of redraft. `told` is the host's function: the number of a test (or -1: the code) and its fault.
 """
 
 from __future__ import annotations
 
 import ast
-import json
-import os
 import sys
 from collections.abc import Callable
 from types import CodeType, ModuleType
@@ -19,50 +16,19 @@ _CODE, _TESTS = "<code>", "<tests>"
 _SHOWN = 80  # characters of a value or message
 
 
-def main() -> None:
-    """Run the task on stdin."""
-    task = json.load(sys.stdin)
-    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    silence = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(silence, stream)
-    _limit(task["seconds"], task["memory"], task["file_size"])
-
-    def tell(**said: Any) -> None:
-        out.write(f"\n{task['mark']} {json.dumps(said)}\n")  # on a line of its own, whatever the code wrote there
-        out.flush()
-
-    tell(start=True)
+def run_code(code: str, told: Callable[..., Any]) -> None:
+    """Run the draft as a module of its own."""
     module = ModuleType("__draft__")
     sys.modules[module.__name__] = module  # dataclasses, pickle and typing look there for a class's module
-    names = vars(module)
-    if why := _faults(lambda: exec(_compiled(task["code"], _CODE), names)):  # noqa: S102 - what it is for
-        tell(code=why)
-    else:
-        for number, node in enumerate(ast.parse(task["tests"]).body):
-            why = _faults(_runner(node, names))
-            tell(test=number, ok=not why, why=why)
-    tell(end=True)
+    if why := _faults(lambda: exec(_compiled(code, _CODE), vars(module))):  # noqa: S102 - what it is for
+        told("", -1, why)
 
 
-def _limit(seconds: float, memory: int, file_size: int) -> None:
-    try:
-        import resource
-    except ImportError:  # no such limits on this system; the parent's timeout holds
-        return
-    limits = {
-        "RLIMIT_AS": memory,
-        "RLIMIT_CPU": int(seconds)
-        + 2,  # the parent ends what runs too long, and says so; this is for the case that it died
-        "RLIMIT_FSIZE": file_size,
-        "RLIMIT_CORE": 0,
-        "RLIMIT_NOFILE": 64,
-    }
-    for name, most in limits.items():
-        try:
-            resource.setrlimit(getattr(resource, name), (most, most))
-        except (AttributeError, OSError, ValueError):  # unknown here, or a tighter one is in force already
-            continue
+def run_tests(tests: str, mark: str, told: Callable[..., Any]) -> None:
+    """Run the tests one by one, and tell each one's fault."""
+    names = vars(sys.modules["__draft__"])
+    for number, node in enumerate(ast.parse(tests).body):
+        told(mark, number, _faults(_runner(node, names)))
 
 
 def _faults(run: Callable[[], Any]) -> str:
@@ -71,6 +37,8 @@ def _faults(run: Callable[[], Any]) -> str:
         run()
     except _Untrue as error:
         return str(error)
+    except KeyboardInterrupt:  # the time is over
+        raise
     except BaseException as error:  # noqa: BLE001 - user code: what it raises is its fault
         said = error.msg if isinstance(error, SyntaxError) else _shown(error, str)
         line = _line_in_code(error)
@@ -141,7 +109,3 @@ def _line_in_code(error: BaseException) -> int:
             line = trace.tb_lineno
         trace = trace.tb_next
     return line
-
-
-if __name__ == "__main__":
-    main()

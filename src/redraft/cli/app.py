@@ -16,9 +16,13 @@ from redraft.cli.codes import EXPLAINED, Exit
 from redraft.cli.mcp import mcp
 from redraft.cli.models import models
 from redraft.cli.output import complain
+from redraft.cli.report import report
 from redraft.cli.resume import resume
+from redraft.cli.rlm import rlm
 from redraft.cli.run import run
 from redraft.cli.runs import runs
+from redraft.cli.serve import serve
+from redraft.cli.view import view
 from redraft.errors import BudgetExceeded, RedraftError, UsageError
 
 
@@ -77,11 +81,15 @@ def main(context: click.Context) -> int:
 
 
 main.add_command(run)
+main.add_command(rlm)
 main.add_command(runs)
 main.add_command(batch)
 main.add_command(resume)
 main.add_command(models)
 main.add_command(mcp)
+main.add_command(view)
+main.add_command(report)
+main.add_command(serve)
 
 
 def entry() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,6 +27,9 @@ from redraft.report.text import printable, trajectory
 from redraft.result import Result
 from redraft.run import Run
 from redraft.types import StopReason
+
+if TYPE_CHECKING:
+    from redraft.cli.asking import AskOptions
 
 
 def perform(options: RunOptions) -> int:
@@ -51,13 +54,16 @@ def carry_out(options: RunOptions, task: str, run_id: str | None = None) -> int:
             listeners=told.listeners,
         )
         run.journal.spec = spec_of(options, task, strategy)
-        return _carried_out(options, task, strategy, run, told)
+        return carried_out(options, {"task": task}, strategy, run, told)
 
 
-def _carried_out(options: RunOptions, task: str, strategy: Strategy, run: Run, told: Progress) -> int:
+def carried_out(
+    options: RunOptions | AskOptions, inputs: Mapping[str, Any], strategy: Strategy, run: Run, told: Progress
+) -> int:
+    """Execute, print the outcome, and say how to go on where it did not end; returns the exit code."""
     stopper = Stopper(run, told)
     try:
-        result = _execute(stopper, told, strategy, task)
+        result = _execute(stopper, told, strategy, inputs)
     except RedraftError as error:
         if options.json:
             emit_json(failure_data(error, run.journal.events))
@@ -87,29 +93,33 @@ def spec_of(options: RunOptions, task: str, strategy: Strategy) -> dict[str, Any
     }
 
 
-def _say_how_to_go_on(options: RunOptions, run: Run) -> None:
+def _say_how_to_go_on(options: RunOptions | AskOptions, run: Run) -> None:
     if run.journal.store is not None and not options.quiet:
         where = f" --store {options.store}" if options.store else ""
         say(f"redraft: `redraft resume {run.run_id}{where}` goes on where this ended")
 
 
-def _execute(stopper: Stopper, told: Progress, strategy: Strategy, task: str) -> Result:
+def _execute(stopper: Stopper, told: Progress, strategy: Strategy, inputs: Mapping[str, Any]) -> Result:
     with told, user_prints():
-        result = stopper.execute(strategy, {"task": task})
+        result = stopper.execute(strategy, inputs)
     told.ended(result)
     return result
 
 
-def _print(options: RunOptions, result: Result) -> None:
+def _print(options: RunOptions | AskOptions, result: Result) -> None:
     if options.json:
         emit_json(result_data(result))
+    elif options.show == "rewinds":
+        from redraft.proactive.view import rewinds_view
+
+        emit(rewinds_view(result.events, result.text, colour=coloured()))
     elif options.show:
         emit(trajectory(result.attempts, result.best, colour=coloured()))
     else:
         emit(printable(result.text) if sys.stdout and sys.stdout.isatty() else result.text)
 
 
-def _exit_code(options: RunOptions, result: Result, stopper: Stopper) -> int:
+def _exit_code(options: RunOptions | AskOptions, result: Result, stopper: Stopper) -> int:
     if stopper.signal is not None:
         return stopper.exit_code
     if result.stop_reason is StopReason.ERROR:

@@ -128,11 +128,19 @@ class Silent(Progress):
         """Nothing."""
 
 
+def _rewound(data: Mapping[str, Any]) -> str:
+    back = count(data["at"] - data["to"], "token")
+    if not data["accepted"]:
+        return f"none: {count(data['tried'], 'token')} of alternatives, {data['by']}"
+    return f"{back}, {data['by']}: {data['taken']!r} -> {data['put']!r}"
+
+
 _NOTES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {
     "retry": ("retry", lambda d: f"in {d['wait']:.1f} s: {d['error']}"),
     "dropped": ("dropped", lambda d: f"{d['parameter']}: {d['model']} does not take it"),
     "overrun": ("overrun", lambda d: f"{d['model']} wrote {count(d['tokens'], 'token')} beyond its cap of {d['cap']}"),
     "parse_error": ("asked", lambda d: f"again: {d['error']}"),
+    "rewind": ("rewind", _rewound),
     "fix_refused": ("fix", lambda d: f"x {d['why']}"),
     "unclean": ("reads", lambda d: f"badly, though it passes: {'; '.join(d['faults'])}"),
     "judge_error": ("judge", lambda d: f"no verdict: {d['error']}"),

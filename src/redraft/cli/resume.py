@@ -31,7 +31,7 @@ _AMOUNT = click.FloatRange(min=0, min_open=True)
 @click.option("--show", type=click.Choice(["trajectory"]), help="Print every draft, what changed and why.")
 @click.option("--allow-fail", is_flag=True, help="Exit with 0 even if checks did not pass.")
 def resume(run_id: str, store: str | None, **given: Any) -> int:
-    """Go on with RUN, which `redraft run` began, where it was: what it has bought is not bought again.
+    """Go on with RUN, which `redraft run` or `redraft rlm` began, where it was: what it has bought is not bought again.
 
     RUN is a run's id, or as much of its beginning as no other run has. The task and the options are those that it was begun
     with, its limits those that are given here (none: none but the configured ones). A run that had ended is shown again.
@@ -44,6 +44,10 @@ def resume(run_id: str, store: str | None, **given: Any) -> int:
         whole = whole_id(kept, run_id)
         spec = _spec(whole, kept.read(whole))
         where = str(kept.path)
+    if "rlm" in spec:
+        from redraft.cli.asking import AskOptions, ask
+
+        return ask(AskOptions.of_spec(spec["options"], store=where, **given), whole)
     return carry_out(RunOptions.of_spec(spec["options"], store=where, **given), spec["task"], whole)
 
 

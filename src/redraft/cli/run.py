@@ -19,7 +19,7 @@ COMMON = (
         "--strategy",
         default="auto",
         metavar="NAME",
-        help="predict, refine, best-of-n, reflect or self-refine. auto: reflect with --writer, --editor or --criteria, "
+        help="predict, refine, best-of-n, reflect, self-refine or proactive. auto: reflect with --writer, --editor or --criteria, "
         "self-refine with --critic, refine with checks, else one round of self-refine.",
     ),
     click.option(
@@ -76,7 +76,11 @@ _OPTIONS = (
     *COMMON,
     click.option("--store", metavar="FILE", help="Keep the run in FILE: `redraft resume` goes on with it."),
     click.option("--json", is_flag=True, help="Print the whole run as one JSON object."),
-    click.option("--show", type=click.Choice(["trajectory"]), help="Print every draft, what changed and why."),
+    click.option(
+        "--show",
+        type=click.Choice(["trajectory", "rewinds"]),
+        help="Print every draft, what changed and why; of proactive, what was taken back while it was written.",
+    ),
 )
 
 

@@ -50,8 +50,9 @@ def runs(context: click.Context) -> int:
 def list_(limit: int, as_json: bool, store: str | None) -> int:
     """The newest runs, a line each.
 
-    Marked are those that an error ended ("x error"), and those that never ended or are at work ("not ended"). A + is
-    behind figures that may be higher: calls were cut off, or did not say what they used.
+    Marked are those that an error ended ("x error"), those that never ended or are at work ("not ended"), and those whose
+    events are damaged ("x unreadable"). A + is behind figures that may be higher: calls were cut off, or did not say what
+    they used.
     """
     from redraft.cli.runs_table import run_json, shorts, table
 
@@ -142,7 +143,7 @@ def export(run: tuple[str, ...], form: str, out: str | None, store: str | None) 
 
     with opened(store) as kept, _writing(out) as write:
         ids = _wholes(kept, run) if run else kept.run_ids()[::-1]
-        for line in lines(kept, ids, form):
+        for line in lines(kept, ids, form, named=bool(run)):
             write(line)
     return Exit.DONE
 
@@ -168,18 +169,22 @@ def delete(run: tuple[str, ...], yes: bool, store: str | None) -> int:
 
 @runs.command()
 @click.option("--refused", is_flag=True, help="Delete, too, the files with what the store could not take.")
+@click.option("--vacuum", is_flag=True, help="Rewrite the file: no run can write meanwhile.")
 @_store
-def gc(refused: bool, store: str | None) -> int:
-    """Give the space of deleted runs back to the disk.
+def gc(refused: bool, vacuum: bool, store: str | None) -> int:
+    """Give the space of deleted runs back to the disk, in small steps: runs that are at work go on.
 
-    A large file is rewritten: do it while no run begins, which might find the file locked.
+    A file that an older redraft made gets shorter with --vacuum only; do that while no run is at work, which might find the
+    file locked.
     """
     with opened(store) as kept:
-        done = kept.gc(refused=refused)
+        done = kept.gc(refused=refused, vacuum=vacuum)
     emit(
         f"dropped {done.messages} messages and {done.events} events of deleted runs; "
         f"the file is {done.bytes / 1e6:.1f} MB shorter"
     )
+    if done.free > 1_000_000:
+        emit(f"{done.free / 1e6:.1f} MB in it are free for later runs; --vacuum gives them back, too")
     for file in done.refused:
         does = "deleted" if refused else "events that the store could not take; --refused deletes it"
         emit(f"{file}: {does}")

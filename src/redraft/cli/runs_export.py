@@ -19,8 +19,12 @@ from redraft.result import count
 from redraft.store.sqlite import SqliteStore
 
 
-def lines(store: SqliteStore, ids: Sequence[str], form: str) -> Iterator[str]:
-    """The lines to write, one run after another: memory does not grow with their number."""
+def lines(store: SqliteStore, ids: Sequence[str], form: str, *, named: bool) -> Iterator[str]:
+    """The lines to write, one run after another: memory does not grow with their number. A damaged run is left out, and said;
+    raises `StoreError` for one if they were `named`.
+    """
+    if not named:
+        ids = [run_id for run_id in ids if _readable(store, run_id)]
     if form == "jsonl":
         yield from (_json(_everything(store, run_id)) for run_id in ids)
     elif form == "json":
@@ -30,6 +34,13 @@ def lines(store: SqliteStore, ids: Sequence[str], form: str) -> Iterator[str]:
         yield "]"
     else:
         yield from _examples(store, ids, form)
+
+
+def _readable(store: SqliteStore, run_id: str) -> bool:
+    run = store.run(run_id)
+    if run is not None and run.unreadable:
+        say(f"redraft: run {run_id} is left out: {run.error}")
+    return run is not None and not run.unreadable
 
 
 def _examples(store: SqliteStore, ids: Sequence[str], form: str) -> Iterator[str]:

@@ -47,7 +47,10 @@ def table(runs: Sequence[KeptRun], short: dict[str, str]) -> Iterator[str]:
 def heading(run: KeptRun) -> str:
     """Who, what, when and how much."""
     usage = Usage(calls=run.calls, input_tokens=run.tokens, uncertain_tokens=run.most_tokens - run.tokens)
-    stopped = f"stopped: {run.stop}" if run.ended else "not ended: cut off, or at work"
+    if run.unreadable:
+        stopped = "unreadable"
+    else:
+        stopped = f"stopped: {run.stop}" if run.ended else "not ended: cut off, or at work"
     lines = [
         " | ".join(
             filter(None, (f"run {run.run_id}", run.strategy, f"begun {_local(run.begun, '%Y-%m-%d %H:%M:%S')}"))
@@ -69,6 +72,9 @@ def run_json(run: KeptRun) -> dict[str, Any]:
 
 
 def _row(run: KeptRun, short: str) -> tuple[str, ...]:
+    if run.unreadable:
+        nothing = ("x unreadable", "", "", "", "", one_line(run.error or ""))
+        return one_line(short), _local(run.begun, "%m-%d %H:%M"), *nothing
     stopped = "not ended" if run.ended is None else f"x {run.stop}" if run.failed else str(run.stop)
     most = run.most_cost is not None and run.cost is not None and run.most_cost > run.cost
     return (
@@ -79,12 +85,12 @@ def _row(run: KeptRun, short: str) -> tuple[str, ...]:
         str(run.calls),
         f"{run.tokens}{'+' if run.most_tokens > run.tokens else ''}",
         "?" if run.cost is None else f"{dollars(run.cost)}{'+' if most else ''}",
-        one_line(run.task or ""),
+        one_line(run.task or (f"({run.strategy})" if run.strategy else "")),
     )
 
 
 def _local(utc: str, form: str) -> str:
-    return datetime.fromisoformat(utc).astimezone().strftime(form)
+    return "" if not utc else datetime.fromisoformat(utc).astimezone().strftime(form)
 
 
 def _common(a: str, b: str) -> int:

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from redraft.sandbox.child import wire
 from redraft.sandbox.clock import Clock
 from redraft.sandbox.output import Kept
 from redraft.sandbox.spawn import Process
-from redraft.sync import in_thread
+from redraft.sync import being_cancelled, call_user, in_thread, seen
 
 CALLS = 256
 """Calls of one cell at the same time."""
@@ -27,10 +27,15 @@ THREADS = 256
 """Threads of the jail; beyond it is ended."""
 FLOOD = 64 << 20
 """Bytes of output of one cell after which it is ended."""
+HELD = 64 << 20
+"""Bytes of arguments of the calls under way."""
+_ANSWER = 32 << 20  # bytes of one answer
 _UNREAD = 64 << 20  # bytes of answers that the child does not read
 _GRACE = 0.5  # seconds for an interrupted cell to end by itself
 _END_GRACE = 2.0  # the same for one that a host function has ended
-_LOOK = 0.25  # seconds between two looks at its threads
+_GOODBYE = 0.5  # seconds for host functions to end once nobody wants what they give
+_LOOK = 0.25  # seconds between two looks at its threads and its use of the processor
+_TICK = os.sysconf("SC_CLK_TCK")
 _FRAMES = 32  # handled in one turn of the loop
 
 
@@ -55,6 +60,10 @@ class Cell:
         self._over: asyncio.Future[CellResult] = self._loop.create_future()
         self._kept = Kept(terms.output)
         self._calls: dict[int, asyncio.Task[None]] = {}
+        self._held: dict[int, int] = {}
+        """Bytes that the arguments of each take about."""
+        self._worked: float | None = None
+        """Seconds of processors that the jail had used at the last look."""
         self._clock = Clock(terms.seconds, self._late)
         self._watch: asyncio.TimerHandle | None = None
         self._interrupted = False
@@ -112,12 +121,17 @@ class Cell:
 
     async def _cancel_calls(self) -> None:
         """The cell is over: what its other threads still ask for is not wanted any more."""
+        calls = self._dropped(lambda number: _raised(number, "RuntimeError", "the cell that made this call has ended"))
+        await asyncio.wait(calls, timeout=_GOODBYE)
+
+    def _dropped(self, answer: Callable[[int], bytes]) -> list[asyncio.Task[None]]:
+        """Cancel all calls under way, and answer them so. Their tasks; one that ignores it is left behind."""
         calls, self._calls = self._calls, {}
-        for task in calls.values():
+        for number, task in calls.items():
+            task.add_done_callback(seen)
             task.cancel()
-        await asyncio.wait(calls.values())
-        for number in calls:
-            self._send(_raised(number, "RuntimeError", "the cell that made this call has ended"))
+            self._send(answer(number))
+        return [*calls.values()]
 
     def _why(self, error: str) -> str:
         if not (self._interrupted and error.startswith("KeyboardInterrupt")):
@@ -181,21 +195,23 @@ class Cell:
             if self._over.done():
                 return
             try:
-                frame = wire.unpack(self._process.incoming, wire.LARGEST)
+                body = wire.cut(self._process.incoming, wire.LARGEST)
+                weight = wire.weight(body) if body is not None else 0
+                frame = wire.read(body) if body is not None else None
             except ValueError as error:
                 self._lose(f"ValueError: the code spoke for the sandbox, and said what makes no sense ({error})"[:300])
                 return
             if frame is None:
                 return
-            self._frame(frame)
+            self._frame(frame, weight)
         self._loop.call_soon(self._frames)
 
-    def _frame(self, frame: dict[str, Any]) -> None:
+    def _frame(self, frame: dict[str, Any], weight: int) -> None:
         match frame:
             case {"done": number, "error": str(error)} if number == self._number and type(number) is int:
                 self._over.set_result(CellResult(error=error[:1000]))
             case {"call": int(number), "name": str(name), "args": list(args), "kwargs": dict(kwargs)}:
-                self._call(number, name, args, kwargs)
+                self._call(number, name, args, kwargs, weight)
             case _:
                 self._lose("ValueError: the code spoke for the sandbox, and said what makes no sense")
 
@@ -231,7 +247,7 @@ class Cell:
 
     # Calls
 
-    def _call(self, number: int, name: str, args: list[Any], kwargs: dict[str, Any]) -> None:
+    def _call(self, number: int, name: str, args: list[Any], kwargs: dict[str, Any], weight: int) -> None:
         refused = ""
         if name not in self._functions:
             refused = f"there is no function {name[:80]!r}"
@@ -239,23 +255,31 @@ class Cell:
             refused = f"call {number} is under way already"
         elif len(self._calls) >= CALLS:
             refused = f"{CALLS} calls are under way, no more can be"
+        elif sum(self._held.values()) + weight > HELD:
+            refused = f"calls with {HELD >> 20} MB of arguments are under way, no more can be"
         elif self._interrupted:
             refused = "the cell's time is over"
         if self._ended:
-            self._send(wire.pack({"reply": number, "end": True}))
+            self._send(_end(number))
         elif refused:
             self._send(wire.pack({"reply": number, "raise": ["RuntimeError", refused]}))
         else:
             self._clock.stop()
             task = self._loop.create_task(self._answer(number, name, args, kwargs))
             self._calls[number] = task
+            self._held[number] = weight
+            task.add_done_callback(lambda _: self._held.pop(number, None))
 
     async def _answer(self, number: int, name: str, args: list[Any], kwargs: dict[str, Any]) -> None:
         try:
-            value = await self._functions[name](*args, **kwargs)
+            value = await call_user(self._functions[name], *args, **kwargs)
         except CellEnd:
             self._ended = True
-            answer = wire.pack({"reply": number, "end": True})
+            answer = _end(number)
+        except asyncio.CancelledError:
+            if being_cancelled():
+                raise
+            answer = _raised(number, "RuntimeError", f"{name} was cancelled from inside")
         except Exception as error:  # noqa: BLE001 - user code: what a host function raises is raised in the cell
             answer = _raised(number, type(error).__name__, str(error))
         else:
@@ -263,13 +287,13 @@ class Cell:
                 answer = wire.pack({"reply": number, "value": value})
             except (TypeError, ValueError, RecursionError) as error:
                 answer = _raised(number, "TypeError", f"{name} returned what JSON cannot hold: {error}")
+        if len(answer) > _ANSWER:
+            much = f"{name} returned {len(answer)} bytes, at most {_ANSWER} can be passed: return less at once"
+            answer = _raised(number, "ValueError", much)
         if self._calls.pop(number, None) is None:
             return  # it was cancelled, and answered
         if self._ended:
-            others, self._calls = self._calls, {}
-            for other, task in others.items():
-                task.cancel()
-                self._send(wire.pack({"reply": other, "end": True}))
+            self._dropped(_end)
             self._clock.left = min(self._clock.left, _END_GRACE)
         self._send(answer)
         if self._watch is not None:
@@ -287,22 +311,33 @@ class Cell:
         if self._terms.pid and not self._interrupted:
             self._interrupted = True
             self._process.interrupt()
+            self._dropped(lambda number: _raised(number, "RuntimeError", "the cell's time is over"))
             self._clock.left = _GRACE
             self._clock.go_on()
         else:
             self._lose(f"{self._limit()}; it could not be stopped, and the sandbox was ended with all its variables")
 
     def _look(self) -> None:
-        """A process as root has no limit of threads that the kernel would hold."""
+        """A process as root has no limit of threads that the kernel would hold; and code that works waits for nobody."""
         with contextlib.suppress(OSError):
-            threads = Path(f"/proc/{self._terms.pid}/task").stat().st_nlink - 2 if self._terms.pid else 0
+            about = Path(f"/proc/{self._terms.pid}/stat").read_text(encoding="ascii", errors="replace")
+            # from the third on, after the name: user and system time in ticks, threads
+            numbers = about.rpartition(")")[2].split()
+            worked, threads = (int(numbers[11]) + int(numbers[12])) / _TICK, int(numbers[17])
             if threads > THREADS:
                 self._lose(f"RuntimeError: {threads} threads, at most {THREADS} are allowed; the sandbox was ended")
+            since, self._worked = self._worked, worked
+            if self._calls and since is not None:
+                self._clock.charge(min(worked - since, _LOOK))
         self._watch = self._loop.call_later(_LOOK, self._look)
 
 
 def _raised(number: int, kind: str, message: str) -> bytes:
     return wire.pack({"reply": number, "raise": [kind, message]})
+
+
+def _end(number: int) -> bytes:
+    return wire.pack({"reply": number, "end": True})
 
 
 def _how(code: int) -> str:

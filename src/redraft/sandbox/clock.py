@@ -30,6 +30,13 @@ class Clock:
             self._timer = None
             self.left -= self._loop.time() - self._since
 
+    def charge(self, seconds: float) -> None:
+        """Count these although it stands; nothing while it runs."""
+        if self._timer is None:
+            self.left -= seconds
+            if self.left <= 0:
+                self._rings()
+
     def _rings(self) -> None:
         self._timer = None
         self.left = 0.0

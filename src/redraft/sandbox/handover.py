@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,47 +36,75 @@ class Variable:
         return {"name": self.name, "kind": self.kind, "fd": self.fd, "size": self.size}
 
 
-def variables(values: Mapping[str, Any]) -> list[Variable]:
+class Handed(list[Variable]):
+    """Variables whose descriptors are closed by `close`, or when nobody wants them any more: a start that is cancelled
+    leaves the thread that makes them behind.
+    """
+
+    def __init__(self) -> None:
+        self._fds: list[int] = []
+        self.close = weakref.finalize(self, _close, self._fds)
+        """May be called again."""
+
+    def take(self, one: Variable) -> None:
+        """One more."""
+        self._fds.append(one.fd)
+        self.append(one)
+
+
+def _close(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)
+
+
+def variables(values: Mapping[str, Any]) -> Handed:
     """All values as descriptors. Blocks; meant for a thread.
 
     Raises `InputError` for a name that is none, a file that cannot be read, and what JSON cannot hold.
     """
-    made: list[Variable] = []
+    made = Handed()
     whole = False
     try:
         for name, value in values.items():
             if not (isinstance(name, str) and name.isidentifier()):
                 raise InputError(f"{name!r} cannot be the name of a variable in the sandbox")
-            made.append(_opened(name, value) if isinstance(value, Path) else _written(name, value))
+            made.take(_opened(name, value) if isinstance(value, Path) else _written(name, value))
         whole = True
     finally:
         if not whole:
-            close(made)
+            made.close()
     return made
-
-
-def close(made: list[Variable]) -> None:
-    """Close their descriptors."""
-    for one in made:
-        os.close(one.fd)
 
 
 def _opened(name: str, path: Path) -> Variable:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe without a writer would wait
-    except OSError as error:
-        raise InputError(f"the file of {name!r} cannot be read: {path}: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"the file of {name!r} cannot be read: {path}: {_why(error)}") from error
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
         os.close(fd)
         raise InputError(f"{name!r} is no file but something else: {path}")
+    if not status.st_size:  # empty, or one whose size nobody knows before it is read, as in /proc
+        return _copied(name, path, fd)
     return Variable(name=name, kind="file", fd=fd, size=status.st_size)
 
 
-def _written(name: str, value: Any) -> Variable:
-    kind = (
-        "text" if isinstance(value, str) else "bytes" if isinstance(value, bytes | bytearray | memoryview) else "json"
-    )
+def _copied(name: str, path: Path, fd: int) -> Variable:
+    try:
+        with os.fdopen(fd, "rb", buffering=0) as file:
+            return _written(name, file.readall() or b"", "file")
+    except OSError as error:
+        raise InputError(f"the file of {name!r} cannot be read: {path}: {error.strerror}") from error
+
+
+def _why(error: OSError | ValueError) -> str:
+    return str(getattr(error, "strerror", None) or error)
+
+
+def _written(name: str, value: Any, kind: str = "") -> Variable:
+    data = isinstance(value, bytes | bytearray | memoryview)
+    kind = kind or ("text" if isinstance(value, str) else "bytes" if data else "json")
     try:
         fd = os.memfd_create(f"redraft-{name[:40]}", os.MFD_CLOEXEC)
     except OSError as error:
@@ -101,7 +130,7 @@ def _write(fd: int, piece: bytes | memoryview) -> None:
 
 
 def _bytes_of(value: Any, kind: str) -> Iterator[bytes | memoryview]:
-    if kind == "bytes":
+    if kind in ("bytes", "file"):
         whole = memoryview(value).cast("B")
         yield from (whole[at : at + _SLICE] for at in range(0, len(whole), _SLICE))
     elif kind == "text":

@@ -86,8 +86,8 @@ class Jail:
             raise InputError(f"not names of functions: {', '.join(map(repr, wrong))}")
         made = await in_thread(handover.variables, variables)
         self._functions = dict(functions)
+        process = await in_thread(self._spawned, made)
         try:
-            process = await in_thread(spawn.start, self._prefix, self._python, [one.fd for one in made])
             met = False
             try:
                 await asyncio.wait_for(self._meet(process, made), _SECONDS_TO_START)
@@ -98,8 +98,16 @@ class Jail:
                 if not met:
                     await in_thread(process.end)
         finally:
-            await in_thread(handover.close, made)  # the last one to close a big one frees its memory, which takes time
+            await in_thread(made.close)  # the last one to close a big one frees its memory, which takes time
         self._process, self._cells = process, 0
+
+    def _spawned(self, made: handover.Handed) -> spawn.Process:
+        """A new process. Holds `made` until it is there, also where nobody waits for it any more."""
+        try:
+            return spawn.start(self._prefix, self._python, [one.fd for one in made])
+        except SandboxError:
+            made.close()
+            raise
 
     async def execute(self, code: str) -> CellResult:
         """See `Interpreter`. One cell at a time."""

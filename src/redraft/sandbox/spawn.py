@@ -7,6 +7,7 @@ more, so it cannot outlive its host, however that ends.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib.util
 import marshal
 import os
@@ -46,6 +47,9 @@ for name, code in marshal.loads(os.pread(fd, os.fstat(fd).st_size, 0)):
 sys.modules["{_CHILD}.main"].main(sys.modules["redraft.sandbox.prelude"])
 """
 _OPTIONS = ("-s", "-S", "-P", "-B", "-X", "utf8", "-X", "frozen_modules=on")
+_SEALS = 0xF  # F_SEAL_SEAL, SHRINK, GROW, WRITE
+_REFUSED = (OSError, subprocess.SubprocessError, ValueError, TypeError, RuntimeError, MemoryError)
+"""What `Popen` raises: for the system, for a command that is none, at the interpreter's end."""
 _HANDED_ON = ("LD_LIBRARY_PATH", "PYTHONHOME")  # without them some Pythons do not start; the code does not see them
 
 
@@ -62,7 +66,7 @@ class Process:
         self.poll.register(output, select.POLLIN)
         self.incoming = bytearray()
         self.outgoing = bytearray()
-        self._end = weakref.finalize(self, _end, popen, wire, output)
+        self._end = weakref.finalize(self, _end, popen, wire, output, os.getpid())
 
     def kill(self) -> None:
         """Kill it and what was in front of it; `reap` collects it."""
@@ -88,9 +92,11 @@ def start(prefix: Sequence[str], python: str, handed: Sequence[int]) -> Process:
 
     Raises `SandboxError` if it cannot be started.
     """
-    bundle = _bundle(compiled=python == sys.executable)
-    ours, theirs = socket.socketpair()
-    read, write = os.pipe()
+    try:
+        bundle = _bundle(compiled=python == sys.executable)
+        ours, theirs, read, write = _ends()
+    except OSError as error:
+        raise SandboxError(f"the sandbox could not be started: {error.strerror}") from error
     command = [*prefix, python, *_OPTIONS, "-c", _BOOT, str(bundle)]
     env = {"PYTHONHASHSEED": "0", "LANG": "C.UTF-8", "TZ": "UTC"}
     env |= {name: os.environ[name] for name in _HANDED_ON if name in os.environ}
@@ -109,7 +115,7 @@ def start(prefix: Sequence[str], python: str, handed: Sequence[int]) -> Process:
                 cwd="/",
             )
         )
-    except (OSError, subprocess.SubprocessError) as error:
+    except _REFUSED as error:
         ours.close()
         os.close(read)
         raise SandboxError(f"the sandbox could not be started: {command[0]}: {error}") from error
@@ -121,15 +127,26 @@ def start(prefix: Sequence[str], python: str, handed: Sequence[int]) -> Process:
     return Process(popen, ours, read)
 
 
+def _ends() -> tuple[socket.socket, socket.socket, int, int]:
+    ours, theirs = socket.socketpair()
+    try:
+        return ours, theirs, *os.pipe()
+    except OSError:
+        ours.close()
+        theirs.close()
+        raise
+
+
 def _kill(popen: subprocess.Popen[bytes]) -> None:
     if popen.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(popen.pid, signal.SIGKILL)
 
 
-def _end(popen: subprocess.Popen[bytes], wire: socket.socket, output: int) -> None:
-    _kill(popen)
-    popen.wait()
+def _end(popen: subprocess.Popen[bytes], wire: socket.socket, output: int, host: int) -> None:
+    if os.getpid() == host:  # a forked copy of the host has only copies of the descriptors to close
+        _kill(popen)
+        popen.wait()
     wire.close()
     os.close(output)
 
@@ -157,9 +174,10 @@ def _bundle(*, compiled: bool) -> int:
     with _lock:
         key = (os.getpid(), compiled)
         if key not in _bundles:
-            fd = os.memfd_create("redraft", os.MFD_CLOEXEC)
+            fd = os.memfd_create("redraft", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             with os.fdopen(os.dup(fd), "wb") as file:
                 file.write(_code(compiled=compiled))
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)  # every jail is handed it, none may write to it
             _bundles[key] = fd
         return _bundles[key]
 
@@ -187,6 +205,6 @@ def _spawn(jobs: queue.SimpleQueue[_Job]) -> None:
         job, done = jobs.get()
         try:
             done.set_result(job())
-        except (OSError, subprocess.SubprocessError, ValueError) as error:
+        except _REFUSED as error:  # any other would end this thread, and every jail with it
             done.set_exception(error)
         del job, done  # a waiting thread must not keep a process alive

@@ -67,6 +67,10 @@ class Bridge:
             ) from None
         if len(frame) > wire.LARGEST:
             raise ValueError(f"{name}: arguments of {len(frame)} bytes, at most {wire.LARGEST} can be passed: cut them")
+        try:
+            wire.weight(frame)
+        except wire.TooLarge as error:
+            raise ValueError(f"{name}: {error}: pass fewer, or one text of them (json.dumps)") from None
         self._inbox.expect(number)
         self._inbox.send(frame)
         reply = self._inbox.take(number)

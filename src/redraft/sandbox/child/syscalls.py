@@ -50,7 +50,6 @@ FREE: dict[str, tuple[int | None, int | None]] = {
     "shutdown": (48, 210),
     "getsockname": (51, 204),
     "getpeername": (52, 205),
-    "getsockopt": (55, 209),
     "exit": (60, 93),
     "uname": (63, 160),
     "getdents64": (217, 61),
@@ -116,7 +115,10 @@ ASKED: dict[str, tuple[int | None, int | None, tuple[Test, ...]]] = {
     "ioctl": (16, 29, ((1, _LOW, _ALL, (0x5401, 0x5421, 0x541B, 0x5450, 0x5451)),)),
     # F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC: not F_SETOWN, which sends signals
     "fcntl": (72, 25, ((1, _LOW, _ALL, (0, 1, 2, 3, 4, 1030)),)),
-    "sendto": (44, 206, ((4, _LOW, _ALL, (0,)), (4, _HIGH, _ALL, (0,)))),  # to what it is connected to, no address
+    # to what it is connected to, no address; no MSG_OOB, whose queue on unix sockets has let code into kernels
+    "sendto": (44, 206, ((3, _LOW, 1, (0,)), (4, _LOW, _ALL, (0,)), (4, _HIGH, _ALL, (0,)))),
+    # SOL_SOCKET: SO_TYPE, ERROR, SNDBUF, RCVBUF, ACCEPTCONN, PROTOCOL, DOMAIN; not SO_PEERPIDFD, a handle of the host
+    "getsockopt": (55, 209, ((1, _LOW, _ALL, (1,)), (2, _LOW, _ALL, (3, 4, 7, 8, 30, 38, 39)))),
     "socketpair": (53, 199, ((0, _LOW, _ALL, (1,)),)),  # AF_UNIX: asyncio wakes its loop by one
     "clone": (56, 220, ((0, _LOW, _THREAD | _NO_THREAD, (_THREAD,)),)),  # a thread, never a process
     "kill": (62, 129, ((0, _LOW, _ALL, (OWN,)),)),

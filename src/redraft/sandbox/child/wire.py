@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 
 LARGEST = 8 << 20
 """Bytes of one frame that the jail may send."""
+MOST = 200_000
+"""Values in it: each takes the host's time and memory, however short it is written."""
+_VALUE = 100  # bytes that one takes about
 _HEADER = struct.Struct("!I")
 _FORM: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":")}
 _ENCODER = json.JSONEncoder(**_FORM)
 
 
 class TooLarge(ValueError):
-    """A frame has more bytes than `LARGEST`."""
+    """A frame has more bytes than `LARGEST`, or more values than `MOST`."""
 
 
 def pack(frame: dict[str, Any], default: Callable[[Any], Any] | None = None) -> bytes:
@@ -34,11 +37,14 @@ def pack(frame: dict[str, Any], default: Callable[[Any], Any] | None = None) -> 
     return _HEADER.pack(len(body)) + body
 
 
-def unpack(buffer: bytearray, largest: int | None = None) -> dict[str, Any] | None:
-    """Take the first frame off `buffer`; None if it is not whole yet.
+def unpack(buffer: bytearray) -> dict[str, Any] | None:
+    """Take the first frame off `buffer`; None if it is not whole yet. Raises ValueError as `read` does."""
+    body = cut(buffer)
+    return None if body is None else read(body)
 
-    Raises `TooLarge`, and ValueError (of which RecursionError is made one) for what is no JSON object.
-    """
+
+def cut(buffer: bytearray, largest: int | None = None) -> bytes | None:
+    """The same for the frame's JSON. Raises `TooLarge`."""
     if len(buffer) < _HEADER.size:
         return None
     (size,) = _HEADER.unpack_from(buffer)
@@ -49,6 +55,31 @@ def unpack(buffer: bytearray, largest: int | None = None) -> dict[str, Any] | No
         return None
     body = bytes(memoryview(buffer)[_HEADER.size : end])
     del buffer[:end]
+    return body
+
+
+def weight(body: bytes) -> int:
+    """Bytes that the frame of this JSON takes about, once read. Raises `TooLarge` for more values than `MOST`."""
+    values = _marks(body)
+    if values > MOST:
+        if body.count(b'"') - body.count(b'\\"') > 2 * MOST:  # at least one a text: the texts alone are too many
+            values = MOST + 1
+        else:
+            import re  # slow to load, and seldom needed
+
+            values = _marks(re.sub(rb'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+"?', b"", body))
+    if values > MOST:
+        raise TooLarge(f"more than {MOST} values in one frame")
+    return len(body) + _VALUE * values
+
+
+def _marks(body: bytes) -> int:
+    """No fewer than the values in it, but for one: what stands in a text counts, too."""
+    return sum(map(body.count, (b",", b"[", b"{")))
+
+
+def read(body: bytes) -> dict[str, Any]:
+    """A frame of its JSON. Raises ValueError (of which RecursionError is made one) for what is no JSON object."""
     try:
         frame = json.loads(body.decode("utf-8", "surrogatepass"))
     except RecursionError as error:
