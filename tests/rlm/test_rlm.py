@@ -414,7 +414,7 @@ def test_code_that_does_not_do_the_same_again_is_said():
     mine = LocalRepl()
     once = "import local_repl\nlocal_repl.N = getattr(local_repl, 'N', 2) - 1\n1 / local_repl.N"
     _, lm = ask([cell(once), cell("DIE"), cell("SUBMIT('x')")], interpreter=mine)
-    assert "not all code did the same again: turn 1" in told(lm, 2)
+    assert "not all is as it was: turn 1" in told(lm, 2)
     assert "ZeroDivisionError" in told(lm, 2)
 
 

@@ -40,6 +40,21 @@ def main(way):
             os._exit(0)
         os.wait()
         print(asyncio.run(jail.execute("print(x)")).output, end="", flush=True)
+    elif way == "copies":
+        copied(jail)
+
+
+def copied(jail):
+    """Forked copies of the host forget the jail, and come to a regular end: it is not theirs."""
+    asyncio.run(begin(jail))
+    for forget in (True, False):
+        if (pid := os.fork()) == 0:
+            if forget:
+                jail._process = None
+                os._exit(0)
+            sys.exit(0)
+        os.waitpid(pid, 0)
+    print(asyncio.run(jail.execute("print(x)")).output, end="", flush=True)
 
 
 main(sys.argv[1])

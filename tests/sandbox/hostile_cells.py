@@ -107,6 +107,9 @@ NETWORK = {
     "urlopen": "import urllib.request; urllib.request.urlopen(f'http://127.0.0.1:{PORT}', timeout=2); print('ESCAPED')",
     "asyncio server": "import asyncio\nasync def f():\n    await asyncio.open_connection('127.0.0.1', PORT)\nasyncio.run(f()); print('ESCAPED')",
     "raw socket call": "print('ESCAPED', raw(41, 198, 2, 1, 0))",
+    "data out of band": "a, b = socket.socketpair(); a.send(b'xy', socket.MSG_OOB); print('ESCAPED')",
+    "a handle of the host by the wire": "s = socket.socket(fileno=os.dup(wire())); print('ESCAPED', s.getsockopt(1, 77))",
+    "who is at the other end": "s = socket.socket(fileno=os.dup(wire())); print('ESCAPED', s.getsockopt(1, 17, 12))",
     "send a descriptor": "a, b = socket.socketpair(); socket.send_fds(a, [b'x'], [0]); print('ESCAPED')",
 }
 

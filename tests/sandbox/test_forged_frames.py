@@ -42,6 +42,9 @@ NONSENSE = {
     "a call by no name": "forge({'call': 1, 'name': 7, 'args': [], 'kwargs': {}})",
     "a call with odd arguments": "forge({'call': 1, 'name': 'ask', 'args': {}, 'kwargs': []})",
     "a call without a number": "forge({'call': None, 'name': 'ask', 'args': [], 'kwargs': {}})",
+    "too many values": 'forge(b\'{"call": 1, "name": "ask", "kwargs": {}, "args": [\' + b\'[],\' * 300000 + b\'1]}\')',
+    "too many texts": 'forge(b\'{"call": 1, "name": "ask", "kwargs": {}, "args": [\' + b\'"",\' * 500000 + b\'1]}\')',
+    "too many values, cut off": "forge(b'[' + b'1,' * 300000 + b'\"' + b'\\\\\"' * 300000)",
     "ready again": "forge({'ready': {}, 'probes': []})",
 }
 """Each before an endless loop, so that only the host can end the cell."""

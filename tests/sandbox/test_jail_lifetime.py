@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import fcntl
 import gc
 import os
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from redraft.errors import SandboxError
-from redraft.sandbox import Jail
+from redraft.sandbox import Jail, spawn
 
 HOST = Path(__file__).with_name("host_that_leaves.py")
 
@@ -33,7 +34,7 @@ def gone(pid):
 
 
 @pytest.mark.parametrize(
-    ("way", "code", "lines"), [("forgets", 0, 1), ("raises", 3, 1), ("thread", 0, 2), ("forks", 0, 3)]
+    ("way", "code", "lines"), [("forgets", 0, 1), ("raises", 3, 1), ("thread", 0, 2), ("forks", 0, 3), ("copies", 0, 2)]
 )
 def test_it_is_gone_when_its_host_has_ended(way, code, lines):
     host = subprocess.run([sys.executable, str(HOST), way], capture_output=True, text=True, timeout=60, check=False)
@@ -131,6 +132,51 @@ async def test_a_start_that_is_cancelled_leaves_nothing(open_descriptors):
         await asyncio.sleep(0.01)
         gc.collect()
     assert open_descriptors() <= before + 1
+
+
+async def test_a_start_that_is_cancelled_closes_what_it_would_have_handed_over(open_descriptors):
+    values = {"text": "x" * 20_000_000, "rows": [["y" * 1000]] * 1000}
+    jail = Jail()
+    await jail.start({}, {})
+    await jail.close()
+    before = open_descriptors()
+    for wait in (0.001, 0.005, 0.02, 0.04):
+        start = asyncio.create_task(jail.start(values, {}))
+        await asyncio.sleep(wait)
+        start.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await start
+        await jail.close()
+    until = time.monotonic() + 20
+    while open_descriptors() > before and time.monotonic() < until:
+        await asyncio.sleep(0.01)
+        gc.collect()
+    assert open_descriptors() <= before
+
+
+@pytest.mark.parametrize("prefix", [(1,), ("a\0b",), (None, "x")])
+async def test_a_command_that_is_none_is_an_error_and_other_jails_go_on(prefix):
+    """The thread that starts jails must outlive it: the kernel ends them with that thread."""
+    other = Jail()
+    await other.start({"x": 1}, {})
+    with pytest.raises(SandboxError, match="could not be started"):
+        await asyncio.wait_for(Jail(prefix=prefix).start({}, {}), 60)
+    assert (await other.execute("x")).output == "1\n"
+    await other.close()
+
+
+@pytest.mark.skipif(not hasattr(fcntl, "F_GET_SEALS"), reason="needs seals")
+async def test_no_jail_can_write_to_the_code_that_others_start_from():
+    jail = Jail()
+    await jail.start({}, {})
+    await jail.close()
+    ours = [fd for (pid, _), fd in spawn._bundles.items() if pid == os.getpid()]
+    assert ours
+    for fd in ours:
+        with pytest.raises(PermissionError):
+            os.pwrite(fd, b"x", 0)
+        with pytest.raises(PermissionError):
+            os.ftruncate(fd, 0)
 
 
 @pytest.mark.parametrize("prefix", [("env",), ("env", "A=b"), ("nice", "-n", "1")])

@@ -36,6 +36,8 @@ SHOWN = 200
 LISTED = 200
 """Calls of one cell that a trajectory lists, but for sub-calls, which are all listed."""
 
+_GOODBYE = 0.5  # seconds for what was cancelled to end
+
 Outcome = dict[str, Any]
 """`value`, or `error` (the message) and `kind` (its class's name)."""
 
@@ -184,10 +186,18 @@ class Cell:
             raise CellEnd from error
         if asked.frame is frame:  # it is on record
             self.limit.count(found["taken"])
-        at = next((i for i, e in enumerate(self.entries) if e is entry), None)
-        if at is not None:
-            self.entries[at : at + 1] = found["entries"]
+        self._list(entry, found["entries"], refused=is_sub_call and not found["taken"])
         return found
+
+    def _list(self, entry: dict[str, Any], entries: list[dict[str, Any]], *, refused: bool) -> None:
+        """What a call came to in the place of what was said of it before. Code may ask for what is refused for ever."""
+        at = next((i for i, e in enumerate(self.entries) if e is entry), None)
+        if at is None:
+            return
+        if refused and at >= LISTED:
+            entries = []
+            self.unlisted += 1
+        self.entries[at : at + 1] = entries
 
     def listed(self) -> list[dict[str, Any]]:
         """The entries, and how many more there were."""
@@ -201,7 +211,8 @@ class Cell:
             for task in left:
                 task.cancel()
         if left:
-            await asyncio.wait(left)
+            gone = all(task.cancelling() for task in left)  # a tool that ignores it is left behind
+            await asyncio.wait(left, timeout=_GOODBYE if gone else None)
         self.over.set()
 
 

@@ -14,12 +14,13 @@ from typing import NamedTuple
 from redraft.types import Completion
 
 _PYTHON = frozenset({"python", "py", "python3", "py3", "ipython", "repl", "pycon", "tool_code"})
-_OPEN = re.compile(r"^[ \t]*(?P<marks>`{3,}|~{3,})[ \t]*\{?\.?(?P<language>[\w+-]*)[^`\n]*$")
-_INLINE = re.compile(r"^[ \t]*```[ \t]*(?:(?P<language>[\w+-]+)[ \t]+)?(?P<code>[^`\n]+)```[ \t]*$", re.MULTILINE)
-_DSPY = re.compile(r"\[\[ ## code ## \]\]\s*(.*?)\s*(?:\[\[ ## \w+ ## \]\]|\Z)", re.DOTALL)
+# Possessive: a model may go on with blanks to its limit of tokens, and no part of these may look at them twice.
+_OPEN = re.compile(r"[ \t]*+(?P<marks>`{3,}+|~{3,}+)[ \t]*+\{?+\.?+(?P<language>[\w+-]*+)[^`\n]*+$")
+_INLINE = re.compile(r"[ \t]*+```[ \t]*+(?:(?P<language>[\w+-]++)[ \t]++(?=[^`]))?+(?P<code>[^`\n]++)```[ \t]*+$")
+_DSPY = re.compile(r"\[\[ ## code ## \]\](.*?)(?:\[\[ ## \w++ ## \]\]|\Z)", re.DOTALL)
 _TRIES = 20  # fence ends that are tried: bounds the time that garbage takes
 _BLOCKS = 50
-_LONGEST = 200_000  # characters that are parsed to find a fence's end
+_LONGEST = 200_000  # characters that are parsed at once, and in all to find a fence's end
 
 
 class Reply(NamedTuple):
@@ -90,7 +91,7 @@ def _bare(text: str, blocks: list[_Block], *, cut: bool) -> Reply:
 def _framed(text: str) -> str | None:
     """Code in the forms of other frameworks: a JSON object's `code`, or DSPy's marks."""
     if match := _DSPY.search(text):
-        return match[1]
+        return match[1].strip()
     if text.lstrip().startswith("{"):
         try:
             found = json.loads(text, strict=False)
@@ -128,14 +129,16 @@ def _end_of(lines: list[str], at: int, opened: re.Match[str]) -> tuple[int, bool
     mark, least = opened["marks"][0], len(opened["marks"])
     closes = re.compile(rf"^[ \t]*{re.escape(mark)}{{{least},}}[ \t]*$")
     may_hold_fences = opened["language"].casefold() in ("", *_PYTHON)
-    first, tried = 0, 0
+    first, tried, parsed = 0, 0, 0
     for end in range(at + 1, len(lines)):
         if not closes.match(lines[end].rstrip("\r\n")):
             continue
         first, tried = first or end, tried + 1
-        if not may_hold_fences or is_python("".join(lines[at + 1 : end])):
+        code = "".join(lines[at + 1 : end])
+        if not may_hold_fences or is_python(code):
             return end, True
-        if tried == _TRIES:
+        parsed += len(code)
+        if tried == _TRIES or parsed > _LONGEST:
             break
     return (first, True) if first else (len(lines), False)
 

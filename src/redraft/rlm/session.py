@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from redraft.frame import Advice, Frame, recorded
@@ -18,6 +19,7 @@ from redraft.modules.calls import cut
 from redraft.protocols import CellResult, HostFunction, Interpreter
 from redraft.record import digest
 from redraft.rlm.answers import Cell, Limit, Outcome, Work, added
+from redraft.rlm.variables import stamp
 from redraft.sync import leave_behind
 
 _GRACE = 1.0  # seconds for a cell to end by itself once nothing of it is wanted
@@ -67,6 +69,7 @@ class Session:
         self._live = 0
         """Cells whose variables the sandbox has, once it was started."""
         self._started = False
+        self._files = {name: stamp(name, value) for name, value in variables.items() if isinstance(value, Path)}
 
     def offer(self, works: Mapping[str, Work]) -> None:
         """The functions that the code may call."""
@@ -191,7 +194,11 @@ class Session:
     async def _restored(self, index: int) -> str:
         """Start anew and run again all cells before this one; empty, or what is not as it was."""
         await self.start()
-        odd: list[str] = []
+        odd = [
+            f"the file of `{name}` has changed"
+            for name, was in self._files.items()
+            if stamp(name, self.variables[name]) != was
+        ]
         for at, past in enumerate(self._past[:index]):
             if past.lost:
                 continue
@@ -212,7 +219,7 @@ class Session:
         if self.history is not None:
             await self._put_history()
         if odd:
-            return f"Your variables were made again, but not all code did the same again: {'; '.join(odd)}. Check them."
+            return f"Your variables were made again, but not all is as it was: {'; '.join(odd)}. Check them."
         return ""
 
     async def remember(self, history: list[dict[str, str]]) -> None:

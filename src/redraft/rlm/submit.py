@@ -30,7 +30,7 @@ class Submit:
         self.best: tuple[Prediction, Score] | None = None
         """Of the answers that failed a check, the one that failed least."""
 
-    async def submit(self, asked: Asked, *args: Any, **kwargs: Any) -> None:
+    async def submit(self, asked: Asked, /, *args: Any, **kwargs: Any) -> None:
         """The host function. Raises TypeError or ValueError in the code, and `CellEnd` once the answer is taken."""
         given = self.named(args, kwargs)
         asked.entry["prompt"] = head(given)

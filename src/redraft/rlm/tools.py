@@ -21,7 +21,7 @@ from redraft.sync import being_cancelled, call_user
 def host_function(tool: Tool) -> Work:
     """What calls the tool for the code in the sandbox."""
 
-    async def call(asked: Asked, *args: Any, **kwargs: Any) -> Any:
+    async def call(asked: Asked, /, *args: Any, **kwargs: Any) -> Any:
         arguments = _by_name(tool, args, kwargs)
         asked.entry["prompt"] = head(arguments)
         asked.unsure = True  # what it did is done

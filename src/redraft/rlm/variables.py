@@ -316,7 +316,7 @@ async def fingerprint(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 async def _fingerprint(name: str, value: Any) -> Any:
     if isinstance(value, os.PathLike):
-        return _stamp(name, Path(os.fspath(value)))
+        return stamp(name, Path(os.fspath(value)))
     if isinstance(value, str | bytes | bytearray) and len(value) > _BIG:
         return {"hash": await in_thread(_hashed, value), "length": len(value)}
     if _columns(value):
@@ -326,11 +326,12 @@ async def _fingerprint(name: str, value: Any) -> Any:
     return value
 
 
-def _stamp(name: str, path: Path) -> dict[str, Any]:
+def stamp(name: str, path: Path) -> dict[str, Any]:
+    """What says whether a file is what it was. Raises `InputError`."""
     try:
         at = path.stat()
-    except OSError as error:
-        raise InputError(f"the input {name!r}: {path} cannot be read: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:  # a name with a null in it is a ValueError
+        raise InputError(f"the input {name!r}: {path} cannot be read: {getattr(error, 'strerror', error)}") from error
     if not stat.S_ISREG(at.st_mode):
         raise InputError(f"the input {name!r}: {path} is no file that can be read again; pass what it holds")
     return {"path": str(path), "size": at.st_size, "changed": at.st_mtime_ns}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LARGEST = 8 << 20
 """Bytes of one frame that the jail may send."""
 MOST = 200_000
-"""Values in it: each takes the host's time and memory, however short it is written."""
+"""Values in it, by its commas and opening brackets: each takes the host's time and memory, however short it is written."""
 _VALUE = 100  # bytes that one takes about
 _HEADER = struct.Struct("!I")
 _FORM: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":")}
