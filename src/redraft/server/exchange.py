@@ -32,8 +32,8 @@ class Exchange:
         self._receive, self._send = receive, send
         self.path: str = scope["path"]
         self.query: str = scope.get("query_string", b"").decode("latin-1")
-        self.pairs = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
-        self.headers: Mapping[str, str] = dict(self.pairs)
+        self.raw_headers = [(name.lower(), value) for name, value in scope["headers"]]
+        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in self.raw_headers}
         self.status = 0
         """What was answered; 0: nothing yet."""
         self.ended = False

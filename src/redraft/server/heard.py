@@ -11,6 +11,7 @@ import httpx2
 from redraft.errors import LMError
 from redraft.lm.openai_wire import Reply, read_usage
 from redraft.lm.prices import price
+from redraft.server.connections import Headers
 from redraft.server.upstreams import Upstream
 from redraft.types import Completion, Usage
 
@@ -20,9 +21,10 @@ _MOST = 4 * 1024 * 1024
 class Heard:
     """The pieces of one response."""
 
-    def __init__(self, response: httpx2.Response) -> None:
-        self._kind = response.headers.get("content-type", "")
-        self._coding = response.headers.get("content-encoding", "")
+    def __init__(self, headers: Headers) -> None:
+        told = {name.lower(): value.decode("latin-1") for name, value in headers}
+        self._kind = told.get(b"content-type", "")
+        self._coding = told.get(b"content-encoding", "")
         self._pieces: list[bytes] = []
         self._size = 0
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 
-import httpx2
-
+from redraft.server.connections import FAULTS
 from redraft.server.heard import Heard, usage_in
 from redraft.server.house import House
 from redraft.server.posted import Posted
@@ -25,22 +24,22 @@ async def pass_through(house: House, posted: Posted, upstream: Upstream) -> None
     model = str(body.get("model"))
     chat = exchange.path == "/v1/chat/completions"
     aside = chat and house.shadow is not None and house.shadow.wants(model)
-    async with house.upstreams.sent(upstream, path, exchange.pairs, posted.raw) as response:
-        heard = Heard(response) if aside or (key is not None and key.limited) else None
-        await exchange.start(response.status_code, given_back(response))
+    async with house.upstreams.sent(upstream, path, exchange.raw_headers, posted.raw) as response:
+        heard = Heard(response.headers) if aside or (key is not None and key.limited) else None
+        await exchange.start(response.status, given_back(response.headers))
         whole = False
         try:
-            async for piece in response.aiter_raw():
+            async for piece in response.aiter_stream():
                 await exchange.write(piece)
                 if heard is not None:
                     heard.add(piece)
             whole = True
-        except httpx2.HTTPError as error:
+        except FAULTS as error:
             log.warning("the upstream %s broke off: %s", upstream.name, error or type(error).__name__)
         finally:
-            if key is not None and key.limited and heard is not None and response.status_code < 400:
+            if key is not None and key.limited and heard is not None and response.status < 400:
                 key.charge(usage_in(heard.values(), model, upstream))
     if whole:
         await exchange.end()
-    if aside and whole and house.shadow is not None and heard is not None and response.status_code == 200:
+    if aside and whole and house.shadow is not None and heard is not None and response.status == 200:
         house.shadow.begin(body, heard.completion())

@@ -104,6 +104,7 @@ def serve(plans: Plans, *, host: str = "127.0.0.1", port: int = 8000, drain_seco
             timeout_graceful_shutdown=drain_seconds,
             backlog=_BACKLOG,
             server_header=False,
+            proxy_headers=False,
         )
         shown = f"[{host}]" if ":" in host else host
         at = listening.getsockname()[1]

@@ -7,36 +7,43 @@ import fnmatch
 import os
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpcore2
 import httpx2
 
 from redraft.errors import ConfigError
 from redraft.lm.openai import checked_url, is_loopback
 from redraft.server.asked import PREFIX
+from redraft.server.connections import FAULTS, Connections, Headers
 from redraft.server.refusal import Refusal
 
 _SETTINGS = ("base_url", "api_key_env", "kind", "models")
 _OPENAI, _ANTHROPIC = "https://api.openai.com/v1", "https://api.anthropic.com"
 _HOP = frozenset(
     [
-        "connection",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
     ]
 )
-_OURS = frozenset(["host", "content-length", "authorization", "x-api-key", "api-key", "cookie", "forwarded", "expect"])
+_OURS = frozenset(
+    [b"host", b"content-length", b"authorization", b"x-api-key", b"api-key", b"cookie", b"forwarded", b"expect"]
+)
 """Of a request's headers, what is between the client and this server: its keys above all."""
-_SILENCE = 600.0
+_GONE = _HOP | {b"set-cookie", b"date", b"server"}
+_PREFIX = PREFIX.encode()
 _PROBE_SECONDS, _LIST_SECONDS, _KEPT_SECONDS = 2.0, 5.0, 30.0
+_LAST_STATUS = 599
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +79,11 @@ class Upstream:
         base = self.base_url.removesuffix("/v1") if self.kind == "anthropic" else self.base_url
         return base + (path if self.kind == "anthropic" else path.removeprefix("/v1"))
 
+    def target(self, path: str) -> bytes:
+        """The same, as a request line names it."""
+        parts = urlsplit(self.url(path))
+        return f"{parts.path}?{parts.query}".encode("latin-1") if parts.query else parts.path.encode("latin-1")
+
     def keyed(self) -> dict[str, str]:
         """The headers that carry this upstream's own key."""
         key = os.environ.get(self.api_key_env, "").strip() if self.api_key_env else ""
@@ -103,10 +115,11 @@ def configured(tables: object, base_url: str | None = None) -> list[Upstream]:
 class Upstreams:
     """All of them, with their clients."""
 
-    def __init__(self, upstreams: Sequence[Upstream], *, parallel: int = 1024) -> None:
+    def __init__(self, upstreams: Sequence[Upstream]) -> None:
         self._all = tuple(upstreams)
-        self._parallel = parallel
+        self._connections: dict[str, Connections] = {}
         self._clients: dict[str, httpx2.AsyncClient] = {}
+        """Those that ask for lists of models."""
         self._listed: dict[str, tuple[float, list[str]]] = {}
         self._probed: tuple[float, dict[str, str]] | None = None
 
@@ -123,39 +136,37 @@ class Upstreams:
 
     @asynccontextmanager
     async def sent(
-        self, upstream: Upstream, path: str, headers: Iterable[tuple[str, str]], body: bytes
-    ) -> AsyncIterator[httpx2.Response]:
+        self, upstream: Upstream, path: str, headers: Iterable[tuple[bytes, bytes]], body: bytes
+    ) -> AsyncIterator[httpcore2.Response]:
         """One request as it came, but for the headers that are between the client and us; the response is not read yet.
 
-        Raises `Refusal` (502) if the upstream does not answer.
+        Raises `Refusal`: 502 if the upstream does not answer, 400 for what cannot be sent on.
         """
-        client = self._client(upstream)
-        request = client.build_request("POST", upstream.url(path), headers=passed_on(headers, upstream), content=body)
-        try:
-            response = await client.send(request, stream=True)
-        except httpx2.HTTPError as error:
-            why = str(error) or type(error).__name__
-            raise Refusal(502, f"the upstream {upstream.name} does not answer: {why}", code="upstream_error") from error
-        try:
+        connections = self._connections.get(upstream.name)
+        if connections is None:
+            connections = self._connections[upstream.name] = Connections(upstream.base_url)
+        target = upstream.target(path)
+        async with AsyncExitStack() as held:
+            try:
+                sending = connections.post(target, passed_on(headers, upstream), body)
+                response = await held.enter_async_context(sending)
+            except FAULTS as error:
+                why = str(error) or type(error).__name__
+                told = f"the upstream {upstream.name} does not answer: {why}"
+                raise Refusal(502, told, code="upstream_error") from error
+            except httpcore2.LocalProtocolError as error:
+                raise Refusal(400, f"the request cannot be passed on: {error}", code="invalid_request") from error
+            if response.status > _LAST_STATUS:
+                told = f"the upstream {upstream.name} answers with the status {response.status}, which there is not"
+                raise Refusal(502, told, code="upstream_error")
             yield response
-        finally:
-            await response.aclose()
 
     def _client(self, upstream: Upstream) -> httpx2.AsyncClient:
         found = self._clients.get(upstream.name)
         if found is None:
-            most = self._parallel
-            limits = httpx2.Limits(max_connections=most, max_keepalive_connections=min(most, 256))
-            timeout = httpx2.Timeout(_SILENCE, connect=10.0, pool=None)
             loopback = is_loopback(urlsplit(upstream.base_url).hostname or "")
-            # a redirect would send the prompt again, and to whom the server likes
-            found = httpx2.AsyncClient(
-                limits=limits,
-                timeout=timeout,
-                follow_redirects=False,
-                trust_env=not loopback,
-                headers={"user-agent": ""},
-            )
+            # a redirect would take the key to whom the server likes
+            found = httpx2.AsyncClient(follow_redirects=False, trust_env=not loopback)
             self._clients[upstream.name] = found
         return found
 
@@ -204,19 +215,25 @@ class Upstreams:
         """Let go of all connections."""
         while self._clients:
             await self._clients.popitem()[1].aclose()
+        while self._connections:
+            await self._connections.popitem()[1].close()
 
 
-def passed_on(headers: Iterable[tuple[str, str]], upstream: Upstream) -> list[tuple[str, str]]:
+def passed_on(headers: Iterable[tuple[bytes, bytes]], upstream: Upstream) -> Headers:
     """A client's headers for the upstream: with its key, and none of ours."""
     given = list(headers)
-    hop = {part.strip().lower() for name, value in given if name == "connection" for part in value.split(",")}
-    kept = [(n, v) for n, v in given if n not in _HOP and n not in _OURS and n not in hop and not n.startswith(PREFIX)]
-    return [*kept, *upstream.keyed().items()]
+    gone = _HOP | _OURS | _named_hop(given)
+    kept = [(name, value) for name, value in given if name not in gone and not name.startswith(_PREFIX)]
+    return [*kept, *((name.encode(), value.encode()) for name, value in upstream.keyed().items())]
 
 
-def given_back(response: httpx2.Response) -> list[tuple[bytes, bytes]]:
+def given_back(headers: Headers) -> Headers:
     """A response's headers for the client: the body follows as it comes, in the upstream's own coding."""
-    raw = [(name.lower(), value) for name, value in response.headers.raw]
-    hop = {part.strip().lower() for name, value in raw if name == b"connection" for part in value.split(b",")}
-    gone = {name.encode() for name in _HOP} | {b"set-cookie", b"date", b"server"}
-    return [(name, value) for name, value in raw if name not in gone and name not in hop]
+    raw = [(name.lower(), value) for name, value in headers]
+    gone = _GONE | _named_hop(raw)
+    return [(name, value) for name, value in raw if name not in gone]
+
+
+def _named_hop(headers: Headers) -> set[bytes]:
+    """What `Connection` says is for one connection only."""
+    return {part.strip().lower() for name, value in headers if name == b"connection" for part in value.split(b",")}

@@ -84,8 +84,17 @@ async def serve_http(terms: Terms, address: Address) -> None:
 
 def _bound(address: Address) -> socket.socket:
     try:
-        family = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((address.host, address.port), family=family)
+        family, kind, _, _, at = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+        # with its protocol named, asyncio sends small packets at once: else each reply waits 40 ms for an acknowledgement
+        listening = socket.socket(family, kind, socket.IPPROTO_TCP)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(at)
+            listening.listen()
+        except OSError:
+            listening.close()
+            raise
+        return listening
     except OSError as error:
         raise ConfigError(f"cannot listen on {address.host}:{address.port}: {error.strerror or error}") from error
 
