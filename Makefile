@@ -116,12 +116,12 @@ clean: ## Remove .venv, caches and build outputs
 # torch's build for the CPU is a tenth of the usual one for Linux (190 MB, not 550 MB and 3 GB of CUDA beside it), where pip
 # knows a place that has it; TORCH_SPEC names another one.
 .venv-torch/.ready: .venv/.ready pyproject.toml
-	@echo "Setting up .venv-torch with torch and transformers (1.4 GB with the CPU's build): a minute, once"
+	@echo "Setting up .venv-torch with torch, transformers and TRL (1.6 GB with the CPU's build): a minute, once"
 	@.venv/bin/python -m venv .venv-torch
 	@.venv-torch/bin/python -m pip --no-input install --quiet --upgrade 'pip>=25.1'
 	@.venv-torch/bin/python -m pip --no-input install --quiet '$(or $(TORCH_SPEC),$(TORCH_CPU))' 2>/dev/null \
 	    || .venv-torch/bin/python -m pip --no-input install --quiet '$(or $(TORCH_SPEC),torch)'
-	@.venv-torch/bin/python -m pip --no-input install --quiet --editable '.[local,torch]' --group dev
+	@.venv-torch/bin/python -m pip --no-input install --quiet --editable '.[local,train]' --group dev
 	@touch $@
 
 # Playwright drives the system's Chromium: its own is no package of a registry.

@@ -38,6 +38,8 @@ DEFAULT_REMOTE = "gpt-4.1-mini"
 FILE_SETTINGS = ("model", "base_url", "api_key_env", "store")
 SERVER_TABLES = ("presets", "upstreams", "server", "shadow")
 """Tables of the same file that `redraft.server` reads."""
+TABLES = (*SERVER_TABLES, "calibrated")
+"""All tables; `redraft calibrate` writes the last one."""
 DEFAULT_STORE = ".redraft/runs.db"
 """Where those keep runs who keep them on disk unasked, seen from where they work."""
 
@@ -315,6 +317,17 @@ def _close(model: str) -> str:
 
 def project_file() -> dict[str, Any]:
     """`redraft.toml`, or `[tool.redraft]` of `pyproject.toml`, from here upwards; empty without one."""
+    found = _project()
+    return found[1] if found else {}
+
+
+def project_path() -> Path | None:
+    """Where that is."""
+    found = _project()
+    return found[0] if found else None
+
+
+def _project() -> tuple[Path, dict[str, Any]] | None:
     import tomllib
     from pathlib import Path
 
@@ -329,11 +342,11 @@ def project_file() -> dict[str, Any]:
             except (OSError, ValueError) as error:
                 raise ConfigError(f"{path} cannot be read as TOML: {error}") from error
             if name == "redraft.toml":
-                return _checked(path, content)
+                return path, _checked(path, content)
             tools = content.get("tool")
             if isinstance(tools, dict) and "redraft" in tools:
-                return _checked(path, tools["redraft"])
-    return {}
+                return path, _checked(path, tools["redraft"])
+    return None
 
 
 def _folder() -> str:
@@ -352,11 +365,11 @@ def _checked(path: Path, content: Any) -> dict[str, Any]:
             f"{path} holds an api_key; keys come from the environment only: remove it, set OPENAI_API_KEY, "
             'or name another variable with api_key_env = "NAME"'
         )
-    known = (*FILE_SETTINGS, *SERVER_TABLES)
+    known = (*FILE_SETTINGS, *TABLES)
     if unknown := sorted(set(content) - set(known)):
         raise ConfigError(f"{path}: no setting named {unknown[0]!r}; a file may set {', '.join(known)}")
     for name, value in content.items():
-        if name in SERVER_TABLES:
+        if name in TABLES:
             continue
         if not isinstance(value, str) or not value.strip():
             raise ConfigError(f"{path}: {name} must be a text, got {value!r}")

@@ -8,6 +8,7 @@ import httpx2
 import uvicorn
 
 from redraft.server.app import create_app
+from redraft.server.heads import Heads
 from redraft.server.serving import _bound, plans_of
 
 ASKED = [{"role": "user", "content": "Write."}]
@@ -79,7 +80,7 @@ def running(plans):
             await super().startup(sockets)
             begun.set()
 
-    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=2)
+    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=2, http=Heads)
     server = Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()

@@ -12,7 +12,9 @@ import click
 
 from redraft import __version__
 from redraft.cli.batch import batch
+from redraft.cli.calibrate import calibrate
 from redraft.cli.codes import EXPLAINED, Exit
+from redraft.cli.eval import evaluation
 from redraft.cli.mcp import mcp
 from redraft.cli.models import models
 from redraft.cli.output import complain
@@ -22,6 +24,7 @@ from redraft.cli.rlm import rlm
 from redraft.cli.run import run
 from redraft.cli.runs import runs
 from redraft.cli.serve import serve
+from redraft.cli.train import train
 from redraft.cli.view import view
 from redraft.errors import BudgetExceeded, RedraftError, UsageError
 
@@ -84,12 +87,15 @@ main.add_command(run)
 main.add_command(rlm)
 main.add_command(runs)
 main.add_command(batch)
+main.add_command(evaluation)
+main.add_command(calibrate)
 main.add_command(resume)
 main.add_command(models)
 main.add_command(mcp)
 main.add_command(view)
 main.add_command(report)
 main.add_command(serve)
+main.add_command(train)
 
 
 def entry() -> None:

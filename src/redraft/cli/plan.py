@@ -8,6 +8,7 @@ from typing import Any
 from redraft import registry
 from redraft.budget import Budget
 from redraft.checks import Check, from_file, parse
+from redraft.cli.calibrated import calibrated
 from redraft.cli.options import RunOptions
 from redraft.config import resolve_lm
 from redraft.errors import UsageError
@@ -35,6 +36,8 @@ def plan(options: RunOptions) -> Strategy:
     make = registry.find("strategies", name)
     _check_fit(options, name, checks)
     lm = resolve_lm(options.model, options.base_url)
+    if options.strategy == "auto" and (measured := calibrated(options, checks, _author(options, lm), lm)) is not None:
+        return measured
     if name == "predict":
         return made(make, _author(options, lm), 1, checks=checks)
     if name in ("refine", "best-of-n"):

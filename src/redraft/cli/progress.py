@@ -132,7 +132,8 @@ def _rewound(data: Mapping[str, Any]) -> str:
     back = count(data["at"] - data["to"], "token")
     if not data["accepted"]:
         return f"none: {count(data['tried'], 'token')} of alternatives, {data['by']}"
-    return f"{back}, {data['by']}: {data['taken']!r} -> {data['put']!r}"
+    taken, put = (repr(data[name]) if data[name] else "the end" for name in ("taken", "put"))
+    return f"{back}, {data['by']}: {taken} -> {put}"
 
 
 _NOTES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {

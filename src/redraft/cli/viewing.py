@@ -117,10 +117,14 @@ class _Asked(BaseHTTPRequestHandler):
         """Nothing: the terminal is the user's."""
 
     def _answer(self) -> Answer:
-        if self.headers.get("Host", "").lower() not in self.server.names:
+        hosts = self.headers.get_all("Host", [])
+        if len(hosts) != 1 or hosts[0].lower() not in self.server.names:
             said = f"This page is for this machine: open {self.server.address}"
             return HTTPStatus.MISDIRECTED_REQUEST, "text/plain; charset=utf-8", said
-        url = urlsplit(self.path)
+        try:
+            url = urlsplit(self.path)
+        except ValueError as error:  # a bracket without its other half
+            return _error(HTTPStatus.BAD_REQUEST, "Not here", f"The address cannot be read: {error}.")
         asked = {name: values[-1] for name, values in parse_qs(url.query).items()}
         first, _, rest = url.path.removeprefix("/").partition("/")
         routes: dict[str, Callable[[], Answer]] = {

@@ -64,14 +64,17 @@ def given(strategies: Any) -> list[Arm]:
         raise InputError("there is no strategy to evaluate")
     arms = []
     for name, thing in named:
+        if isinstance(thing, Arm):  # a further baseline
+            arms.append(replace(thing, name=str(name)))
+            continue
         strategy = as_module(thing)
         arms.append(Arm(name=str(name), label=str(name), strategy=strategy, identity=fingerprint(strategy)))
     return arms
 
 
 def single_shot(arm: Arm) -> Arm | None:
-    """Its module once; None for a plain module, which is that already."""
-    if not isinstance(arm.strategy, Refining):
+    """Its module once; None for a plain module, which is that already, and for what is a baseline itself."""
+    if arm.baseline or not isinstance(arm.strategy, Refining):
         return None
     once = Refine(arm.strategy.module, N=1, fix=False, models=_models(arm.strategy)[:1], **_judged_alike(arm.strategy))
     return _baseline("single shot", once, "one attempt, told the same requirements")

@@ -115,13 +115,14 @@ class _Writing:
         """How the last draft came about."""
         self._steps = self.decoding.steps()
         self._reply: Any = None
+        self._scope = run.scope  # of the draft that is being written
 
     async def next_draft(self, **inputs: Any) -> Prediction:
         """Write until a text has ended. When the budget ends first, what there is by then."""
         frame = current_frame()
         assert frame is not None
+        self._scope = frame.scope
         # Fresh: a reply that is cut stands in no cache for a whole one.
-        scope = self.run.scope
         inner = frame.inner(self.strategy.module, inputs).again()
         self.lm = as_backend(frame.advice.lm) if frame.advice.lm else self.lm
         with entered(inner):
@@ -135,7 +136,7 @@ class _Writing:
                 self.over, self.how = StopReason.BUDGET, str(error)
                 return self._prediction(self.decoding.text)
             finally:
-                self.run.journal.remark("decoded", scope=scope, tokens=dict(self.decoding.spent))
+                self.run.journal.remark("decoded", scope=self._scope, tokens=dict(self.decoding.spent))
 
     async def _drafted(self, frame: Frame, inputs: dict[str, Any]) -> str:
         bound = self.strategy.module.signature.bind(inputs)
@@ -164,7 +165,7 @@ class _Writing:
 
     def _say(self, step: Rewind) -> None:
         data = {**asdict(step), "before": before_of(step.before)}
-        self.run.journal.remark("rewind", scope=self.run.scope, **data)
+        self.run.journal.remark("rewind", scope=self._scope, **data)
 
     async def _bought(self, ask: Ask, base: Request) -> list[Written]:
         """All branches at once; one that fails ends the others."""
@@ -185,7 +186,7 @@ class _Writing:
         reply = await self.run.complete(request, lm=lm)
         if not takes_ids(self.lm) and not all(map(agrees, reply.choices)):
             said = "the tokens do not make up the text: it is cut at the tokens"
-            self.run.journal.remark("token_mismatch", scope=self.run.scope, model=self.lm.name, error=said)
+            self.run.journal.remark("token_mismatch", scope=self._scope, model=self.lm.name, error=said)
         return reply
 
     async def _worth(self, text: str) -> float | None:

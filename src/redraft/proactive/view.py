@@ -27,20 +27,30 @@ def rewinds_view(events: Iterable[Event], text: str, *, colour: bool = False) ->
     if not lines:
         lines.append("nothing was taken back")
     if spent:
-        lines.append("tokens written: " + ", ".join(f"{_FOR.get(why, why)} {n}" for why, n in spent.items() if n))
+        lines.append(f"tokens written: {written_for(spent)}")
     return "\n".join([*lines, "", _clean(text)])
 
 
 def _lines(data: Mapping[str, Any], *, colour: bool) -> Iterator[str]:
     taken, put, before = (_clean(data[name]) for name in ("taken", "put", "before"))
-    head = f"{_WHY[data['cause']]} {data['by']}" if data["cause"] == "guard" else f"{_WHY[data['cause']]}: {data['by']}"
-    yield _dyed(f"token {data['at']} -> {data['to']}  {head}", _DIM, colour=colour)
+    yield _dyed(f"token {data['at']} -> {data['to']}  {why_of(data)}", _DIM, colour=colour)
     if not data["accepted"]:
         yield f"    kept after {data['tried']} tokens of alternatives: {before}{put}"
         return
     struck = _dyed(taken, _RED, colour=colour) if colour else f"[-{taken}-]"
     new = _dyed(put, _GREEN, colour=colour) if colour else f"{{+{put}+}}"
     yield f"    {before}{struck if taken else ''}{new if put else ' (the end)'}"
+
+
+def why_of(data: Mapping[str, Any]) -> str:
+    """What a rewind was for, in words: `cannot pass forbids`."""
+    why, by = _WHY.get(data["cause"], data["cause"]), data["by"]
+    return f"{why} {by}" if data["cause"] == "guard" else f"{why}: {by}"
+
+
+def written_for(tokens: Mapping[str, int]) -> str:
+    """Tokens by what they were written for, in words."""
+    return ", ".join(f"{_FOR.get(why, why)} {n}" for why, n in tokens.items() if n)
 
 
 def _dyed(text: str, code: str, *, colour: bool) -> str:

@@ -93,6 +93,7 @@ class _Endpoint:
         exchange, begun = Exchange(scope, receive, send), time.perf_counter()
         wire, seen = self.wire(exchange), _Seen()
         try:
+            exchange.refuse_doubles()
             key = None if self.path in OPEN else self.house.keys.whose(exchange.headers)
             if not self.house.keys:
                 _only_from_here(exchange.headers)
@@ -174,7 +175,7 @@ class _Post(_Endpoint):
 
     async def serve(self, exchange: Exchange, key: Key | None, seen: _Seen) -> None:
         """See `_Endpoint`."""
-        raw = await exchange.body(self.house.terms.body_bytes)
+        raw = await exchange.body(self.house.terms.body_bytes, self.house.terms.patience)
         body = as_object(raw)
         model = model_of(body)
         preset = self.house.presets.get(model)

@@ -17,6 +17,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 RawHeaders = Iterable[tuple[bytes, bytes]]
 
+_ONCE = (b"host", b"origin", b"authorization", b"x-api-key", b"content-type")
 _GOODBYE = 0.5
 """Seconds for what a client's leaving has cancelled to end."""
 
@@ -34,18 +35,34 @@ class Exchange:
         self.query: str = scope.get("query_string", b"").decode("latin-1")
         self.raw_headers = [(name.lower(), value) for name, value in scope["headers"]]
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in self.raw_headers}
+        if len(self.headers) < len(self.raw_headers):
+            self._twice = next((n.decode("latin-1") for n in _ONCE if _times(self.raw_headers, n) > 1), "")
+        else:
+            self._twice = ""
         self.status = 0
         """What was answered; 0: nothing yet."""
         self.ended = False
 
-    async def body(self, most: int) -> bytes:
-        """The whole body. Raises `Refusal` (413) for a longer one, before it is read where it says its length."""
+    def refuse_doubles(self) -> None:
+        """Raise `Refusal` (400) where two of a header leave open who asks: another server might read the other one."""
+        if self._twice:
+            raise Refusal(400, f"the header {self._twice!r} comes more than once", code="invalid_request")
+
+    async def body(self, most: int, silence: float = 30.0) -> bytes:
+        """The whole body. Raises `Refusal`: 413 for a longer one, before it is read where it says its length; 408 where
+        nothing comes for `silence` seconds.
+        """
         told = self.headers.get("content-length", "0")
         if told.isdecimal() and int(told) > most:
             raise _too_long(most)
         pieces, size = [], 0
         while True:
-            message = await self._receive()
+            try:
+                async with asyncio.timeout(silence):
+                    message = await self._receive()
+            except TimeoutError:
+                told = f"nothing came of the body for {silence:g} s"
+                raise Refusal(408, told, code="request_timeout", headers={"connection": "close"}) from None
             if message["type"] != "http.request":
                 raise ClientLeft
             pieces.append(message.get("body", b""))
@@ -102,6 +119,10 @@ class Exchange:
 def raw(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     """Headers as ASGI takes them; what does not go into one becomes "?"."""
     return [(n.encode("latin-1"), " ".join(v.split()).encode("latin-1", "replace")) for n, v in headers.items()]
+
+
+def _times(headers: RawHeaders, name: bytes) -> int:
+    return sum(1 for given, _ in headers if given == name)
 
 
 def _too_long(most: int) -> Refusal:

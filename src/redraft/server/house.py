@@ -25,7 +25,7 @@ class Terms:
     waiting: int = 1024
     """Requests that wait for a place; one more is refused."""
     patience: float = 30.0
-    """Seconds that one waits."""
+    """Seconds that one waits; and that a body that is being sent may say nothing."""
     body_bytes: int = 32 * 1024 * 1024
     ping_seconds: float = 10.0
     """A stream that has nothing to say says so this often."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
+import math
 import os
+import stat
 import time
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -13,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from redraft.budget import Budget, Meter
-from redraft.errors import BudgetExceeded, ConfigError, PriceUnknownError
+from redraft.errors import BudgetExceeded, ConfigError, PriceUnknownError, UsageError
 from redraft.server.refusal import Refusal
 from redraft.types import Usage
+
+log = logging.getLogger("redraft.server")
 
 VARIABLE = "REDRAFT_SERVER_KEYS"
 _SETTINGS = ("key", "key_env", "sha256", "rate", "parallel", "calls", "tokens", "cost")
@@ -99,7 +104,12 @@ class Keys:
     @classmethod
     def read(cls, file: str | os.PathLike[str] | None = None) -> Keys:
         """Those of `REDRAFT_SERVER_KEYS` (split at commas and white space) and of a TOML file, `[NAME]` a key."""
-        said = os.environ.get(VARIABLE, "").replace(",", " ").split()
+        told = os.environ.get(VARIABLE, "")
+        said = told.replace(",", " ").split()
+        if told.strip() and not said:
+            raise ConfigError(f"{VARIABLE} is set, but holds no key: give keys, with commas between them, or unset it")
+        for text in said:
+            _check(VARIABLE, text)
         keys = [Key(name=f"key-{number}", digest=_digest(text)) for number, text in enumerate(said, 1)]
         return cls([*keys, *(_of_file(Path(file)) if file is not None else ())])
 
@@ -131,6 +141,10 @@ def _of_file(path: Path) -> list[Key]:
         content = tomllib.loads(path.expanduser().read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"the keys' file {path} cannot be read as TOML: {error}") from error
+    if not content:
+        raise ConfigError(f"the keys' file {path} holds no key: write [NAME] with key, key_env or sha256")
+    if any(isinstance(table, Mapping) and "key" in table for table in content.values()) and _is_open(path):
+        log.warning("everybody on this machine can read the keys in %s: chmod 600 it, or give sha256 or key_env", path)
     return [_key(path, name, table) for name, table in content.items()]
 
 
@@ -140,16 +154,17 @@ def _key(path: Path, name: str, table: Any) -> Key:
         shown = f"no setting named {unknown[0]!r}" if isinstance(table, Mapping) else "it must be a table"
         raise ConfigError(f"{where}: {shown}; there are {', '.join(_SETTINGS)}")
     limits = {limit: table[limit] for limit in ("calls", "tokens", "cost") if limit in table}
-    for setting in ("rate", "parallel"):
+    for setting, kind in (("rate", int | float), ("parallel", int)):
         value = table.get(setting)
-        if value is not None and (not isinstance(value, int | float) or isinstance(value, bool) or value <= 0):
-            raise ConfigError(f"{where}: {setting} must be a number above 0, got {value!r}")
+        if value is not None and (not isinstance(value, kind) or isinstance(value, bool) or not 0 < value < math.inf):
+            shown = "whole number" if kind is int else "number"
+            raise ConfigError(f"{where}: {setting} must be a {shown} above 0, got {value!r}")
     return Key(
         name=name,
         digest=_secret(where, table),
         rate=table.get("rate"),
         parallel=table.get("parallel"),
-        budget=Budget(**limits),
+        budget=limits_of(where, limits),
     )
 
 
@@ -169,4 +184,26 @@ def _secret(where: str, table: Mapping[str, Any]) -> bytes:
     key = os.environ.get(said, "") if given[0] == "key_env" else said
     if not key.strip():
         raise ConfigError(f"{where}: {f'the variable {said}' if given[0] == 'key_env' else 'the key'} is empty")
+    _check(where, key.strip())
     return _digest(key.strip())
+
+
+def _check(where: str, key: str) -> None:
+    """A key that no header can carry would lock its owner out. Its text is not told."""
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        raise ConfigError(f"{where}: a key is of printable ASCII characters without spaces")
+
+
+def limits_of(where: str, table: Mapping[str, Any]) -> Budget:
+    """A budget that a table of the configuration says. Raises `ConfigError` with the place."""
+    try:
+        return Budget(**table)
+    except (UsageError, TypeError) as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _is_open(path: Path) -> bool:
+    try:
+        return os.name == "posix" and bool(path.expanduser().stat().st_mode & stat.S_IROTH)
+    except OSError:
+        return False

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+import re
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
 from typing import Any, cast
@@ -72,6 +73,10 @@ class Preset:
         """A preset's table. Raises `ConfigError` that names the key."""
         if not isinstance(table, Mapping):
             raise ConfigError(f"[presets.{name}] must be a table, got {table!r:.80}")
+        if not _NAME.fullmatch(name):
+            raise ConfigError(
+                f"[presets.{name!r:.80}]: a preset's name is up to 80 letters, digits and marks of ._-/:+"
+            )
         known = {f.name: f for f in fields(cls) if f.name != "name"}
         if unknown := sorted(set(table) - set(known)):
             raise ConfigError(f"[presets.{name}]: no setting named {unknown[0]!r}; there are {', '.join(known)}")
@@ -147,6 +152,10 @@ class Plan:
     lm: LM
     checks: tuple[Check, ...]
     budget: Budget
+    request: Request
+    """What the author is asked."""
+    forbidden: tuple[str, ...] = ()
+    """Tools that no answer may call."""
 
     @classmethod
     def of(cls, preset: Preset, asked: Asked, *, given: Completion | None = None) -> Plan:
@@ -157,8 +166,11 @@ class Plan:
         name = preset.fitting(checks)
         request = without_tools(_filled(preset, asked.request), preset.tools.forbidden)
         if request.schema is not None:
-            with linear():
-                checks.append(json_schema(request.schema))
+            try:
+                with linear():
+                    checks.append(json_schema(request.schema))
+            except RecursionError as error:
+                raise UsageError("the request's 'response_format' cannot be used: its schema is too deep") from error
         strategy: Any
         if request.tools and request.tool_choice != "none":
             author = Conversation(request, lm, system=preset.system, calls=True)
@@ -173,7 +185,15 @@ class Plan:
             author.draft = given
             strategy = _text(preset, name, author, checks, asked.options)
         budget = narrowed(preset.limits, asked.options.budget)
-        return cls(strategy=strategy, name=name, lm=lm, checks=tuple(checks), budget=budget)
+        return cls(
+            strategy=strategy,
+            name=name,
+            lm=lm,
+            checks=tuple(checks),
+            budget=budget,
+            request=request,
+            forbidden=preset.tools.forbidden,
+        )
 
 
 def narrowed(most: Budget, asked: Budget) -> Budget:
@@ -244,16 +264,23 @@ def _value(where: str, known: Any, value: Any) -> Any:
     if known.name == "limits":
         return _table(where, Budget, value)
     if known.name == "tools":
-        return _table(
-            where,
-            ToolRules,
-            {k: _texts(f"{where}.{k}", v) if isinstance(v, list) else v for k, v in dict(value).items()},
-        )
+        if not isinstance(value, Mapping):
+            return _table(where, ToolRules, value)
+        kinds: dict[str, Callable[[str, Any], Any]] = {"attempts": _count, "required": _texts, "forbidden": _texts}
+        return _table(where, ToolRules, {k: kinds[k](f"{where}.{k}", v) if k in kinds else v for k, v in value.items()})
     if known.name in _LISTS:
         return _texts(where, value)
-    wanted: tuple[type, ...] = (int, float) if known.name in _NUMBERS else (int,) if known.name in _COUNTS else (str,)
+    if known.name in _COUNTS:
+        return _count(where, value, least=0 if known.name == "rounds" else 1)
+    wanted: tuple[type, ...] = (int, float) if known.name in _NUMBERS else (str,)
     if not isinstance(value, wanted) or isinstance(value, bool):
         raise ConfigError(f"{where} must be a {'number' if int in wanted else 'text'}, got {value!r:.80}")
+    return value
+
+
+def _count(where: str, value: Any, *, least: int = 1) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MOST:
+        raise ConfigError(f"{where} must be a whole number from {least} to {_MOST:,}, got {value!r:.80}")
     return value
 
 
@@ -277,3 +304,6 @@ def _table(where: str, kind: Any, value: Any) -> Any:
 _LISTS = ("models", "criteria", "checks", "check_files")
 _COUNTS = ("parallel", "rounds", "attempts", "max_tokens")
 _NUMBERS = ("threshold", "temperature")
+_MOST = 10_000_000
+_NAME = re.compile(r"[\w./:+-]{1,80}", re.ASCII)
+"""It stands in headers, metrics and logs."""

@@ -22,7 +22,7 @@ from redraft.server.asked import PREFIX, Answer, Asked
 from redraft.server.conversation import INPUT
 from redraft.server.presets import Plan
 from redraft.server.refusal import Refusal
-from redraft.server.toolcalls import Turn
+from redraft.server.toolcalls import Turn, forbidden_in, named_in
 from redraft.strategies.ladder import last_reply
 from redraft.sync import seen
 from redraft.turns import gate_of
@@ -122,8 +122,9 @@ class Refining:
             self.run.cancel()
 
     def _refined(self, results: Sequence[Result]) -> Refined:
-        for result in results:
+        for result, plan in zip(results, self.plans, strict=True):
             self._check(result)
+            _refuse_forbidden(result, plan)
         pairs = zip(results, self.plans, strict=True)
         choices = tuple(choice_of(self.run, result, plan.strategy) for result, plan in pairs)
         usage = self.run.usage
@@ -185,9 +186,19 @@ def choice_of(run: Run, result: Result, strategy: Any) -> Choice:
         raise ParseError("the best draft is empty")
     ended = "stop" if reply.finish_reason in (None, "tool_calls") else reply.finish_reason
     made = Choice(text=text, tool_calls=_with_ids(calls), finish_reason="tool_calls" if calls else ended)
-    if text != reply.text or source is not best:
-        return made
+    if text != reply.text or source is not best or (reply.tool_calls and not calls):
+        return made  # what a provider keeps of a reply holds its calls, too
     return replace(made, logprobs=reply.logprobs, items=reply.items, reasoning=reply.reasoning)
+
+
+def _refuse_forbidden(result: Result, plan: Plan) -> None:
+    """A call that a preset forbids is never passed on, whatever else the turn says."""
+    made = {} if result.best.prediction is None else result.best.prediction.to_dict()
+    offered = {name for tool in plan.request.tools for name in named_in(tool)}
+    name = forbidden_in(made.get(TOOL_CALLS) or (), plan.forbidden, offered) if plan.forbidden else None
+    if name is not None:
+        told = f"the model calls the tool {name!r:.80}, which this preset forbids, in its best draft of {len(result.attempts)}"
+        raise Refusal(502, told, code="forbidden_tool")
 
 
 async def _all(work: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from redraft.errors import (
@@ -14,9 +15,12 @@ from redraft.errors import (
     PriceUnknownError,
     RedraftError,
     RunFailed,
+    StoreError,
     UnsupportedError,
     UsageError,
 )
+
+log = logging.getLogger("redraft.server")
 
 CLIENT_LEFT = 499
 """What a request is counted as whose client left before the answer was there; nobody is sent it."""
@@ -74,6 +78,10 @@ def refusal_of(error: BaseException) -> Refusal:
         return Refusal(502, f"the model gave no usable answer: {found}", code="no_answer")
     if isinstance(found, ConfigError | PriceUnknownError):
         return Refusal(500, str(found), code="misconfigured")
+    if isinstance(found, StoreError):
+        log.error("%s", found)  # it names a file of this machine, which is nothing for clients
+        told = "the run cannot be kept, so it was not gone on with; the server's log says more"
+        return Refusal(503, told, code="store_unavailable", retry_after=1)
     if isinstance(found, UsageError):
         return Refusal(400, str(found), code="invalid_request")
     if isinstance(found, RedraftError):
@@ -108,8 +116,11 @@ _CODES = {
     401: "invalid_api_key",
     404: "not_found",
     405: "method_not_allowed",
+    408: "request_timeout",
     413: "request_too_large",
     429: "rate_limit_exceeded",
 }
-_NOT_AGAIN = frozenset({"budget_exceeded", "deadline_exceeded", "misconfigured", "refinement_failed", "no_answer"})
+_NOT_AGAIN = frozenset(
+    {"budget_exceeded", "deadline_exceeded", "misconfigured", "refinement_failed", "no_answer", "forbidden_tool"}
+)
 """The official clients try again at 429 and 5xx: these would only cost the same once more."""

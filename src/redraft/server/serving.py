@@ -17,6 +17,7 @@ from redraft.config import DEFAULT_STORE, project_file, store_in_force, store_sa
 from redraft.errors import ConfigError
 from redraft.lm.openai import is_loopback
 from redraft.server.app import create_app
+from redraft.server.heads import Heads
 from redraft.server.house import House, Plans, Terms
 from redraft.server.keys import VARIABLE, Keys
 from redraft.server.presets import read_presets
@@ -26,6 +27,7 @@ from redraft.server.upstreams import configured
 log = logging.getLogger("redraft.server")
 
 _BACKLOG = 4096
+_ENDLESS = 1e12
 _SETTINGS = (*Terms.__dataclass_fields__, "keys_file")
 
 
@@ -38,6 +40,8 @@ def plans_of(project: Mapping[str, Any], *, base_url: str | None = None, keys_fi
     if not isinstance(table, Mapping) or (unknown := sorted(set(table) - set(_SETTINGS))):
         shown = f"no setting named {unknown[0]!r}" if isinstance(table, Mapping) else "it must be a table"
         raise ConfigError(f"[server]: {shown}; there are {', '.join(_SETTINGS)}")
+    if not isinstance(table.get("keys_file", ""), str):
+        raise ConfigError(f"[server] keys_file must be the name of a file, got {table['keys_file']!r:.40}")
     presets = read_presets(project.get("presets", {}))
     return Plans(
         presets=presets,
@@ -54,8 +58,10 @@ def _terms(given: Mapping[str, Any]) -> Terms:
             if not isinstance(value, bool):
                 raise ConfigError(f"[server] otel must be true or false, got {value!r:.40}")
             continue
-        if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
-            raise ConfigError(f"[server] {name} must be a number above 0, got {value!r:.40}")
+        whole = name in ("active", "waiting", "body_bytes", "choices")
+        fits = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+        if not fits or not 0 < value < _ENDLESS:
+            raise ConfigError(f"[server] {name} must be a {'whole ' if whole else ''}number above 0, got {value!r:.40}")
     return Terms(**given)
 
 
@@ -105,6 +111,8 @@ def serve(plans: Plans, *, host: str = "127.0.0.1", port: int = 8000, drain_seco
             backlog=_BACKLOG,
             server_header=False,
             proxy_headers=False,
+            http=Heads,
+            ws="none",
         )
         shown = f"[{host}]" if ":" in host else host
         at = listening.getsockname()[1]

@@ -19,6 +19,7 @@ from redraft.journal import new_run_id
 from redraft.protocols import Store
 from redraft.result import Result
 from redraft.server.asked import Options
+from redraft.server.keys import limits_of
 from redraft.server.presets import PREFIX, Plan, Preset
 from redraft.server.refining import Refining
 from redraft.server.refusal import Refusal
@@ -57,12 +58,17 @@ class ShadowTerms:
         if name not in presets:
             raise ConfigError(f"[shadow] names the preset {name!r}; there are {', '.join(presets) or 'none'}")
         share = values.get("share", 0.1)
-        if not isinstance(share, int | float) or not 0 < share <= 1:
+        if not isinstance(share, int | float) or isinstance(share, bool) or not 0 < share <= 1:
             raise ConfigError(f"[shadow] share must be a number above 0, at most 1, got {share!r:.40}")
         if not isinstance(values.get("limits", {}), Mapping):
             raise ConfigError(f"[shadow] limits must be a table, got {values['limits']!r:.40}")
-        values |= {"models": tuple(values.get("models", ("*",))), "preset": name}
-        limits = {"limits": Budget(**values["limits"])} if "limits" in values else {}
+        models, parallel = values.get("models", ["*"]), values.get("parallel", 4)
+        if not isinstance(models, list) or not all(isinstance(model, str) for model in models):
+            raise ConfigError(f"[shadow] models must be a list of names or patterns, got {models!r:.80}")
+        if not isinstance(parallel, int) or isinstance(parallel, bool) or parallel < 1:
+            raise ConfigError(f"[shadow] parallel must be a whole number above 0, got {parallel!r:.40}")
+        values |= {"models": tuple(models), "preset": name}
+        limits = {"limits": limits_of("[shadow] limits", values["limits"])} if "limits" in values else {}
         return cls(**{**values, **limits})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,8 +47,11 @@ class CallsFit(Check):
         try:
             with linear():
                 self._valid = {name: validator(schema, f"tool {name!r}") for name, schema in self._schemas.items()}
+        except RecursionError as error:
+            raise UsageError("the request's 'tools' cannot be used: a schema is too deep") from error
         except (UsageError, TypeError) as error:
             raise UsageError(f"the request's 'tools' cannot be used: {error}") from error
+        self._forbidden = rules.forbidden
         self._wanted = {name for name in rules.required if name in self._schemas}
         if forced := forced_tool(asked.tool_choice):
             self._wanted.add(forced)
@@ -67,6 +70,8 @@ class CallsFit(Check):
     def judge(self, value: Any) -> tuple[float, str]:
         """The mean over the calls and what has to be called."""
         calls = list(value or ())
+        if (name := forbidden_in(calls, self._forbidden, self._schemas)) is not None:
+            return 0.0, f"{name} must not be called; the tools are {', '.join(self._schemas)}"
         marks = [self._mark(call) for call in calls]
         called = {_name(call) for call in calls}
         if calls or self._some:
@@ -146,12 +151,35 @@ def without_tools(asked: Request, forbidden: Sequence[str]) -> Request:
     """The request without the tools that a preset forbids."""
     if not forbidden or not asked.tools:
         return asked
-    tools = tuple(t for t in asked.tools if (t.get("function") or {}).get("name") not in forbidden)
-    if forced_tool(asked.tool_choice) in forbidden:
+    tools = tuple(tool for tool in asked.tools if not named_in(tool) & set(forbidden))
+    only_forbidden = asked.tool_choice == "required" and not tools
+    if only_forbidden or (isinstance(asked.tool_choice, Mapping) and _all_named(asked.tool_choice) & set(forbidden)):
         raise UsageError(
             f"the request's 'tool_choice' asks for a tool that this preset forbids: {', '.join(forbidden)}"
         )
     return asked.but(tools=tools, tool_choice=asked.tool_choice if tools else None)
+
+
+def named_in(tool: Mapping[str, Any]) -> set[str]:
+    """What a tool may be called by: a function, a custom tool, or one of the provider's own, whose type is its name."""
+    places = (tool, tool.get("function"), tool.get("custom"))
+    names = {place.get("name") for place in places if isinstance(place, Mapping)} | {tool.get("type")}
+    return {name for name in names if isinstance(name, str)} - {"function", "custom"}
+
+
+def _all_named(choice: Mapping[str, Any]) -> set[str]:
+    """The tools of a choice: one, or those that are allowed."""
+    allowed = choice.get("allowed_tools")
+    listed = allowed.get("tools") if isinstance(allowed, Mapping) else choice.get("tools")
+    tools = [tool for tool in listed if isinstance(tool, Mapping)] if isinstance(listed, list) else []
+    return {name for tool in (choice, *tools) for name in named_in(tool)}
+
+
+def forbidden_in(calls: Iterable[Mapping[str, Any]], forbidden: Sequence[str], offered: Iterable[str]) -> str | None:
+    """The name of a call that is forbidden, also where only case and marks differ and it is none of the tools offered."""
+    known, bare = set(offered), {_bare(name) for name in forbidden}
+    names = (name for call in calls for name in named_in(call))
+    return next((name for name in names if name in forbidden or (name not in known and _bare(name) in bare)), None)
 
 
 def forced_tool(choice: Any) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 import os
+import re
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -44,6 +45,7 @@ _GONE = _HOP | {b"set-cookie", b"date", b"server"}
 _PREFIX = PREFIX.encode()
 _PROBE_SECONDS, _LIST_SECONDS, _KEPT_SECONDS = 2.0, 5.0, 30.0
 _LAST_STATUS = 599
+_UNSENDABLE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,9 @@ class Upstream:
             raise ConfigError(f"{where} kind must be openai or anthropic, got {kind!r:.40}")
         if not isinstance(models, list) or not all(isinstance(model, str) for model in models):
             raise ConfigError(f"{where} models must be a list of names or patterns, got {models!r:.80}")
-        url, variable = checked_url(str(table["base_url"]), name), str(table.get("api_key_env", ""))
+        url, variable = _address(str(table["base_url"]), name), table.get("api_key_env", "")
+        if not isinstance(variable, str):
+            raise ConfigError(f"{where} api_key_env must be the name of a variable, got {variable!r:.40}")
         return cls(name=name, base_url=url, kind=kind, api_key_env=variable, models=tuple(models))
 
     def url(self, path: str) -> str:
@@ -96,6 +100,22 @@ class Upstream:
         return any(fnmatch.fnmatchcase(model, pattern) for pattern in self.models)
 
 
+def _address(base_url: str, name: str) -> str:
+    """A base URL that can be passed through to. Raises `ConfigError`."""
+    url = checked_url(base_url, name)
+    parts = urlsplit(url)
+    if parts.username is not None:
+        raise ConfigError(
+            f"the base URL of {name} holds a name or a password: put the key into a variable (api_key_env)"
+        )
+    try:
+        (parts.hostname or "").encode("idna")
+        url.encode("ascii")
+    except UnicodeError as error:
+        raise ConfigError(f"the base URL of {name} cannot be used, got {url!r:.120}: {error}") from error
+    return url
+
+
 def configured(tables: object, base_url: str | None = None) -> list[Upstream]:
     """Those of redraft.toml; without any what the environment says: `base_url` or OpenAI's, and Anthropic's, by their keys."""
     if not isinstance(tables, Mapping):
@@ -105,9 +125,9 @@ def configured(tables: object, base_url: str | None = None) -> list[Upstream]:
         return found
     url = base_url or os.environ.get("OPENAI_BASE_URL") or (_OPENAI if os.environ.get("OPENAI_API_KEY") else None)
     if url is not None:
-        found.append(Upstream(name="openai", base_url=checked_url(url, "openai"), api_key_env="OPENAI_API_KEY"))
+        found.append(Upstream(name="openai", base_url=_address(url, "openai"), api_key_env="OPENAI_API_KEY"))
     if os.environ.get("ANTHROPIC_API_KEY"):
-        url = checked_url(os.environ.get("ANTHROPIC_BASE_URL") or _ANTHROPIC, "anthropic")
+        url = _address(os.environ.get("ANTHROPIC_BASE_URL") or _ANTHROPIC, "anthropic")
         found.append(Upstream(name="anthropic", base_url=url, kind="anthropic", api_key_env="ANTHROPIC_API_KEY"))
     return found
 
@@ -159,6 +179,8 @@ class Upstreams:
             if response.status > _LAST_STATUS:
                 told = f"the upstream {upstream.name} answers with the status {response.status}, which there is not"
                 raise Refusal(502, told, code="upstream_error")
+            if any(_UNSENDABLE.search(value) for _, value in response.headers):
+                raise Refusal(502, f"the upstream {upstream.name} sends a header that is none", code="upstream_error")
             yield response
 
     def _client(self, upstream: Upstream) -> httpx2.AsyncClient:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from redraft.jsonable import as_text
+from redraft.report.diff import Piece
 from redraft.types import Event
 
 _Data = Mapping[str, Any]
@@ -19,6 +20,8 @@ class Remark:
     kind: str
     text: str
     tone: Literal["note", "bad"]
+    pieces: tuple[Piece, ...] = ()
+    """What was taken back out of a text that was being written, and put in; empty for others."""
 
 
 def remark(event: Event) -> Remark | None:
@@ -27,7 +30,36 @@ def remark(event: Event) -> Remark | None:
     if said is None:
         return None
     text = said(event.data)
-    return Remark(kind=event.kind, text=text, tone="bad" if event.kind in _BAD else "note") if text else None
+    pieces = tuple(_rewound(event.data)) if event.kind == "rewind" else ()
+    return (
+        Remark(kind=event.kind, text=text, tone="bad" if event.kind in _BAD else "note", pieces=pieces)
+        if text
+        else None
+    )
+
+
+def _rewind(d: _Data) -> str:
+    from redraft.proactive.view import why_of
+
+    said = f"token {d.get('at')} \u2192 {d.get('to')}, {why_of(d)}"
+    if not d.get("accepted"):
+        return f"{said}; it stands, after {d.get('tried')} tokens of alternatives"
+    what = "" if d.get("taken") else ", the end was taken back"
+    return f"{said}{what}{'' if d.get('put') else ', the text ends there'}"
+
+
+def _rewound(d: _Data) -> Iterator[Piece]:
+    taken = ("-", d.get("taken")) if d.get("accepted") else ("=", "")
+    for op, text in (("=", d.get("before")), taken, ("+" if d.get("accepted") else "=", d.get("put"))):
+        if text:
+            yield Piece(op, str(text))
+
+
+def _decoded(d: _Data) -> str:
+    from redraft.proactive.view import written_for
+
+    said = written_for(d.get("tokens") or {})
+    return f"tokens written so far: {said}" if said else ""
 
 
 def _held(d: _Data) -> str:
@@ -50,6 +82,9 @@ _SAID: dict[str, Callable[[_Data], str]] = {
     "judge_abstained": lambda d: f"the judge named none of {d.get('among')} drafts as the best",
     "advisor_error": lambda d: f"the advisor failed: {d.get('error')}",
     "advice_unaddressed": lambda d: f"advice for {d.get('path')!r}, which is no module of the program",
+    "rewind": _rewind,
+    "decoded": _decoded,
+    "token_mismatch": lambda d: f"{d.get('model')}: {d.get('error')}",
     "lint": lambda d: str(d.get("text")),
     "refused": lambda d: f"the model does not take {_list(d.get('parameters'))}",
     "observation_dropped": lambda _: "an observation was too long for the prompt, and was left out",

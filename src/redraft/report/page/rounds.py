@@ -30,6 +30,7 @@ RUNGS = {
     "resample": "written anew",
     "edit": "edited, with the issues in view",
     "escalate": "a stronger model",
+    "rewind": "taken back, and written on",
 }
 
 
