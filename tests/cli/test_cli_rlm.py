@@ -105,6 +105,7 @@ def test_a_limit_ends_it_and_resume_goes_on_without_buying_anything_twice(redraf
 @pytest.mark.parametrize(
     ("args", "says"),
     [
+        ((), "no FILE to answer from"),
         (("nothing.txt",), "nothing.txt is no file"),
         (("a.txt", "b/a.txt"), "two files would be the variable a_txt"),
         (("a.txt", "--interpreter", "wings"), "no interpreter 'wings'"),
@@ -119,6 +120,25 @@ def test_wrong_usage_spends_nothing(redraft, tmp_path, args, says):
     assert said.exit_code in (1, 2)
     assert says in said.stderr
     assert said.stdout == ""
+
+
+def test_what_went_wrong_is_said_once(redraft, log):
+    replies = ["I think it is six.", "```python\n1 / 0\n```", "```python\nprint(2)\n```", "six"]
+    said = redraft("rlm", "q", str(log), "--bypass", "0", "--max-iterations", "3", replies=replies)
+    assert said.stdout == "six\n", said.stderr
+    assert said.stderr.count("There was no code in your reply") == 1
+    assert said.stderr.count("division by zero") == 1
+    assert "->        ZeroDivisionError, 0." in said.stderr
+    assert said.stderr.count("no answer was submitted") == 1
+    assert said.exit_code == 4, "a guess is no success"
+    assert "no code submitted this answer" in said.stderr
+
+
+def test_a_model_too_small_to_write_code_is_named_as_such(redraft, log):
+    lm = ScriptedLM(["six"] * 9, name="local/smollm2-135m")
+    args = ("rlm", "q", str(log), "--bypass", "0", "--max-iterations", "2")
+    assert "too small to write code" in redraft(*args, lm=lm).stderr
+    assert redraft(*args, "-q", lm=lm).stderr == ""
 
 
 def test_nested_turns_are_marked(redraft, log):

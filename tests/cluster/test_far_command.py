@@ -127,6 +127,14 @@ def test_what_cannot_be_is_refused_before_anything_is_spent(folder, options, sai
     assert not (folder / "out.jsonl").exists()
 
 
+def test_a_cluster_that_was_killed_is_not_waited_for(folder, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with Counting() as server, batch(folder, server.url, "--cluster", "auto") as process:
+        _, err = process.communicate(timeout=120)
+    assert (process.returncode, server.total) == (2, 0)
+    assert "nothing answers at 127.0.0.1:1" in err
+
+
 def test_what_cannot_travel_is_named():
     import threading
 

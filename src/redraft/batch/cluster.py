@@ -70,7 +70,7 @@ class Cluster:
         if self.address == "local":
             ray.init("local", num_cpus=self.workers, include_dashboard=False, **quiet)
             return True
-        if (place := _ADDRESS.fullmatch(self.address)) is not None:
+        if (place := _ADDRESS.fullmatch(_found() if self.address == "auto" else self.address)) is not None:
             _reach(place["host"].strip("[]"), int(place["port"]))
         try:
             ray.init(self.address, **quiet)
@@ -80,6 +80,15 @@ class Cluster:
                 "with token authentication wants RAY_AUTH_MODE=token and its token in this environment"
             ) from error
         return True
+
+
+def _found() -> str:
+    """Where Ray would look for the cluster of this machine: what is written down stays there when a cluster is killed."""
+    try:
+        from ray._private.utils import read_ray_address
+    except ImportError:  # no public name of Ray's says it
+        return os.environ.get("RAY_ADDRESS", "")
+    return os.environ.get("RAY_ADDRESS") or read_ray_address() or ""
 
 
 def _reach(host: str, port: int) -> None:

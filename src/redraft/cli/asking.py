@@ -16,19 +16,22 @@ import click
 from redraft import __version__
 from redraft.budget import Budget
 from redraft.checks import Check, parse
+from redraft.cli.output import say
 from redraft.cli.perform import carried_out, no_notices, user_prints
 from redraft.cli.plan import made
 from redraft.cli.progress import Progress, Silent
 from redraft.cli.steps import Steps
 from redraft.cli.task import read_task
-from redraft.config import resolve_lm, store_in_force
+from redraft.config import EMBEDDED, resolve_lm, store_in_force
 from redraft.errors import UsageError
 from redraft.evaluate.identity import fingerprint
+from redraft.modules.react import TRAJECTORY
 from redraft.protocols import Strategy
 from redraft.rlm import RLM
 from redraft.run import Run
 from redraft.signature import as_signature
 from redraft.strategies import Refine
+from redraft.types import Inputs, Prediction, Verdict
 
 QUESTION = "question"
 PIPED = "piped"
@@ -88,11 +91,15 @@ _BESIDE = frozenset(
 def ask(options: AskOptions, run_id: str | None = None) -> int:
     """Answer, show the turns, print the answer; returns the exit code. `run_id`: of a run to go on with."""
     question = read_task(options.question, None)
+    if not options.files:
+        raise click.UsageError("no FILE to answer from; name one, or - for what is piped in")
     files = named(options.files)
     signature = options.signature or f"{', '.join([*dict(files), QUESTION])} -> answer"
     inputs = inputs_for([*as_signature(signature).inputs], files, question)
     with no_notices(options.quiet), user_prints():
         strategy = plan(options, signature)
+    if not options.quiet and resolve_lm(options.model, options.base_url).name == EMBEDDED:
+        say(f"redraft: {EMBEDDED} is too small to write code that finds an answer; name a model that can: -m NAME")
     told = _progress(quiet=options.quiet)
     run = Run(
         budget=_budget(options),
@@ -130,7 +137,18 @@ def plan(options: AskOptions, signature: str) -> Strategy:
         max_tokens=options.max_tokens,
         **beside,
     )
-    return made(Refine, rlm, 1, checks=[_silent(check) for check in checks])
+    return made(Refine, rlm, 1, checks=[_Submitted(tell=False), *(_silent(check) for check in checks)])
+
+
+class _Submitted(Check):
+    """An answer that no code gave is a guess, and no success for whoever goes by the exit code."""
+
+    name = "submitted"
+
+    async def verdict(self, inputs: Inputs, prediction: Prediction) -> Verdict:
+        del inputs
+        guessed = any(step.get("fallback") for step in prediction[TRAJECTORY][-1:])
+        return self._as_verdict(0.0 if guessed else 1.0, "no code submitted this answer")
 
 
 def _silent(check: Check) -> Check:

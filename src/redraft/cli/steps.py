@@ -14,6 +14,7 @@ from redraft.types import Event, Usage
 
 _LINES = 14  # of code or output that are shown
 _LISTED = 4  # sub-calls of a turn that get a line each
+_NO_CODE = "no code"
 _NESTED = "/rlm_query:"
 
 
@@ -59,13 +60,16 @@ class Steps(Progress):
             yield Line(label=f"{_deep(at)}sub {shown}", text="...", amount=tokens(self._subs[at]))
 
     def _step(self, at: str, step: Mapping[str, Any]) -> Iterator[Line]:
-        yield from _block("  | ", step["output"])
+        if step["error"] == _NO_CODE:  # the journal's note has said so
+            return
+        mark = next((mark for mark in ("bypass", "fallback") if step.get(mark)), "")
+        if mark != "fallback":  # whose output is the reason
+            yield from _block("  | ", step["output"])
         subs, self._shown[at] = self._subs.pop(at, Usage()), 0
         parts = [count(subs.calls, "sub-call")] if subs.calls else []
         parts += [f"{step['seconds']:.1f} s"] if step["seconds"] else []
-        mark = next((mark for mark in ("bypass", "fallback") if step.get(mark)), "")
         if mark or step["error"]:
-            parts.insert(0, one_line(_MARKS.get(mark) or step["error"])[:160])
+            parts.insert(0, _DIRECT if mark == "bypass" else _error(step))
         if parts:
             spent = Usage(**{k: v for k, v in step["usage"].items() if k in _USED}) if step["usage"] else Usage()
             amount = "" if not spent.calls else f"{tokens(spent)}{f', ${spent.cost:.4f}' if spent.cost else ''}"
@@ -74,7 +78,16 @@ class Steps(Progress):
 
 
 _USED = ("calls", "input_tokens", "output_tokens", "cost")
-_MARKS = {"bypass": "the inputs are short: asked directly", "fallback": "no code gave the answer: asked for at the end"}
+_DIRECT = "the inputs are short: asked directly"
+
+
+def _error(step: Mapping[str, Any]) -> str:
+    """What went wrong; the kind of error alone where the output, which is shown, ends with all of it."""
+    error, output = one_line(step["error"]), one_line(step["output"])
+    if step.get("fallback"):
+        return ": ".join(filter(None, (output, error)))[:200]
+    kind = error.partition(":")[0]
+    return kind if kind.isidentifier() and output.endswith(error) else error[:160]
 
 
 def _deep(scope: str) -> str:

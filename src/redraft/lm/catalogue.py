@@ -33,7 +33,7 @@ Progress = Callable[[int, int], None]
 
 DEFAULT = "smollm2-135m"
 
-_MB = 1 << 20
+_MB = 1_000_000
 _STALE_S = 24 * 3600
 _OTHER_WAYS = "Set REDRAFT_LOCAL_MODEL=FILE.gguf to use a model file you already have."
 

@@ -129,7 +129,7 @@ class LocalLM:
             check_open()
             if not model.pulled and self.on_fetch is None:
                 say_once(
-                    f"redraft: fetching {model.name} ({model.size / (1 << 20):.0f} MB, {model.licence}) once into "
+                    f"redraft: fetching {model.name} ({model.size / 1e6:.0f} MB, {model.licence}) once into "
                     f"{model.path.parent}"
                 )
             try:

@@ -49,10 +49,14 @@ def _rewind(d: _Data) -> str:
 
 
 def _rewound(d: _Data) -> Iterator[Piece]:
-    taken = ("-", d.get("taken")) if d.get("accepted") else ("=", "")
-    for op, text in (("=", d.get("before")), taken, ("+" if d.get("accepted") else "=", d.get("put"))):
-        if text:
-            yield Piece(op, str(text))
+    before, taken, put = (as_text(d.get(name) or "") for name in ("before", "taken", "put"))
+    changed = bool(d.get("accepted"))
+    if before:
+        yield Piece("=", before)
+    if taken and changed:
+        yield Piece("-", taken)
+    if put:
+        yield Piece("+" if changed else "=", put)
 
 
 def _decoded(d: _Data) -> str:
