@@ -290,10 +290,10 @@ def test_splitting_loses_no_word(text):
 )
 def test_degenerate_drafts_take_no_time(text):
     """Small models repeat a mark until their limit."""
-    start = time.perf_counter()
+    start = time.process_time()  # a busy machine is no fault of the check
     words(3).judge(text)
     sentences(3).judge(text)
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5
 
 
 @pytest.mark.parametrize("value", [None, 5, 1.5, True, ["a", "b"], {"a": 1}])

@@ -265,11 +265,11 @@ UNITS = [
 @pytest.mark.parametrize("check", [json_valid(), json_schema(OBJECT), number()], ids=lambda c: c.name)
 def test_degenerate_drafts_take_no_time(check, unit):
     text = (unit * 100_000)[:100_000]
-    start = time.perf_counter()
+    start = time.process_time()  # a busy machine is no fault of the check
     check.judge(text)
     check.fix(text)
     check.guard(text)
-    assert time.perf_counter() - start < 1.5
+    assert time.process_time() - start < 1.5
 
 
 def test_json_valid_says_what_is_wrong():
