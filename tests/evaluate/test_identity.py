@@ -70,7 +70,7 @@ def last(task, drafts):
         ({}, {"budget": Budget(calls=3)}),
         ({"budget": Budget(calls=3)}, {"budget": Budget(calls=4)}),
     ],
-    ids=str,
+    ids=lambda options: ",".join(f"{name}={type(value).__name__}" for name, value in options.items()) or "default",
 )
 def test_each_option_of_refine_counts(one, other):
     assert fingerprint(refine(**one)) != fingerprint(refine(**other))

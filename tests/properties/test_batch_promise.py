@@ -53,7 +53,7 @@ async def some_of_it(work, stop_after, how):
     stops=st.lists(st.tuples(st.integers(1, ITEMS), st.sampled_from(["close", "stop"])), max_size=2),
     seed=st.integers(0, 10**6),
 )
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_no_limit_is_passed(budget, item_budget, plan, kind, stops, seed):
     store = MemoryStore()
     lm = BookkeepingLM(plan, random.Random(seed), latency=0.002)

@@ -135,6 +135,8 @@ class Remote:
 
     def _died(self, error: Exception) -> None:
         self.dead = True
+        for task in self._waiting.values():
+            task.cancel()  # first: nothing may be granted to it after its books are closed
         for job in self.jobs.values():
             for reserved in job.open.values():
                 self._common.whole.charge(Usage(**reserved))
