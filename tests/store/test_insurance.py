@@ -238,7 +238,7 @@ def test_a_loop_that_the_garbage_collector_closes_while_the_store_is_in_use(stor
 @pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")  # from Python 3.13 on
 async def test_a_store_that_is_dropped_without_close_leaves_its_file_to_the_next(path):
     open_before = fds()
-    for round_ in range(20):
+    for round_ in range(5):
         store = SqliteStore(path)
         seq = len(store.read("run"))
         await store.append("run", [event(seq)])
@@ -252,7 +252,7 @@ async def test_a_store_that_is_dropped_without_close_leaves_its_file_to_the_next
         assert seq == 2 * round_
     assert fds() <= open_before
     last = SqliteStore(path)
-    assert [e.seq for e in last.read("run")] == list(range(40))
+    assert [e.seq for e in last.read("run")] == list(range(10))
     last.close()
     assert left(path) == []
 
