@@ -5,7 +5,7 @@ import sys
 
 FLOORS = {
     # From the ground up. Every module and package right under src/redraft stands on one floor.
-    "0": ("copies", "jsonable", "locks", "errors", "types", "protocols", "turns", "budget", "result"),
+    "0": ("copies", "jsonable", "locks", "errors", "sockets", "types", "protocols", "turns", "budget", "result"),
     "1": (
         "notation",
         "coerce",

@@ -9,7 +9,8 @@ import uvicorn
 
 from redraft.server.app import create_app
 from redraft.server.heads import Heads
-from redraft.server.serving import _bound, plans_of
+from redraft.server.serving import plans_of
+from redraft.sockets import listen_at
 
 ASKED = [{"role": "user", "content": "Write."}]
 THREE = {"strategy": "refine", "checks": ["sentences:3"], "attempts": 3}
@@ -72,7 +73,7 @@ def serving(upstream=None, presets=None, **project):
 @contextmanager
 def running(plans):
     app = create_app(plans)
-    listening = _bound("127.0.0.1", 0)
+    listening = listen_at("127.0.0.1", 0)
     begun = threading.Event()
 
     class Server(uvicorn.Server):

@@ -14,11 +14,11 @@ from typing import Any
 import click
 
 from redraft import __version__
-from redraft.budget import Budget
 from redraft.checks import Check, parse
+from redraft.cli.options import of_spec
 from redraft.cli.output import say
 from redraft.cli.perform import carried_out, no_notices, user_prints
-from redraft.cli.plan import made
+from redraft.cli.plan import limited, made
 from redraft.cli.progress import Progress, Silent
 from redraft.cli.steps import Steps
 from redraft.cli.task import read_task
@@ -79,8 +79,7 @@ class AskOptions:
     @classmethod
     def of_spec(cls, spec: Mapping[str, Any], **more: Any) -> AskOptions:
         """The options that `spec` wrote, and some that are given anew."""
-        known = {name: value for name, value in spec.items() if name in cls.__dataclass_fields__}
-        return cls(**{**{n: tuple(v) if isinstance(v, list) else v for n, v in known.items()}, **more})
+        return of_spec(cls, spec, more)
 
 
 _BESIDE = frozenset(
@@ -102,7 +101,7 @@ def ask(options: AskOptions, run_id: str | None = None) -> int:
         say(f"redraft: {EMBEDDED} is too small to write code that finds an answer; name a model that can: -m NAME")
     told = _progress(quiet=options.quiet)
     run = Run(
-        budget=_budget(options),
+        budget=limited(options.call_limit, options.token_limit, options.cost_limit, options.time_limit),
         store=store_in_force(options.store),
         run_id=run_id,
         seed=options.seed,
@@ -221,14 +220,6 @@ def _text(value: Any) -> str:
         return value.read_text(encoding="utf-8") if isinstance(value, Path) else str(value)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{value}: {error}; a list holds texts in UTF-8") from error
-
-
-def _budget(options: AskOptions) -> Budget | None:
-    limits = (options.call_limit, options.token_limit, options.cost_limit, options.time_limit)
-    if all(limit is None for limit in limits):
-        return None
-    calls, tokens, cost, seconds = limits
-    return Budget(calls=calls, tokens=tokens, cost=cost, seconds=seconds)
 
 
 def _progress(*, quiet: bool) -> Progress:

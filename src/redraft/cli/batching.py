@@ -15,7 +15,6 @@ from redraft.batch.files import STDIN, alone, count_rows, read_rows
 from redraft.batch.item import Rows
 from redraft.batch.log import number
 from redraft.batch.output import Output
-from redraft.budget import Budget
 from redraft.cli.batch import BatchOptions
 from redraft.cli.codes import Exit
 from redraft.cli.counted import Counted, counted, summary
@@ -23,7 +22,7 @@ from redraft.cli.interrupt import listening, waited_for
 from redraft.cli.options import RunOptions
 from redraft.cli.output import say
 from redraft.cli.perform import no_notices, user_prints
-from redraft.cli.plan import budget, plan
+from redraft.cli.plan import budget, limited, plan
 from redraft.cli.provider import provider_batches
 from redraft.config import context, store_in_force
 from redraft.errors import InputError, UsageError
@@ -84,7 +83,9 @@ def _made(
         strategy,
         concurrency=options.concurrency,
         budget=budget(run),
-        item_budget=_item_budget(options),
+        item_budget=limited(
+            options.item_call_limit, options.item_token_limit, options.item_cost_limit, options.item_time_limit
+        ),
         store=store_in_force(given),
         batch_id=name,
         fields=fields,
@@ -223,16 +224,6 @@ def _checked(items: Iterator[Any], needed: Collection[str], source: str) -> Iter
 
 def _not_failed(row: dict[str, Any]) -> bool:
     return row["error"] is None or row["stop_reason"] not in (None, "error")
-
-
-def _item_budget(options: BatchOptions) -> Budget | None:
-    limits = {
-        "calls": options.item_call_limit,
-        "tokens": options.item_token_limit,
-        "cost": options.item_cost_limit,
-        "seconds": options.item_time_limit,
-    }
-    return Budget(**limits) if any(limit is not None for limit in limits.values()) else None  # type: ignore[arg-type]
 
 
 def _exit_code(run: RunOptions, output: Output, work: Batch, drain: _Drain) -> int:

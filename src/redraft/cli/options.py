@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +54,14 @@ class RunOptions:
     @classmethod
     def of_spec(cls, spec: Mapping[str, Any], **more: Any) -> RunOptions:
         """The options that `spec` wrote, and some that are given anew."""
-        known = {name: value for name, value in spec.items() if name in cls.__dataclass_fields__}
-        return cls(**{**{n: tuple(v) if isinstance(v, list) else v for n, v in known.items()}, **more})
+        return of_spec(cls, spec, more)
+
+
+def of_spec(kind: type[T], spec: Mapping[str, Any], more: Mapping[str, Any]) -> T:
+    """Options of a kind from what was recorded of them, lists as tuples; `more` are given anew."""
+    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    known = {name: value for name, value in spec.items() if name in names}
+    return kind(**{**{n: tuple(v) if isinstance(v, list) else v for n, v in known.items()}, **more})
 
 
 _LIMITS = ("call_limit", "token_limit", "cost_limit", "time_limit")

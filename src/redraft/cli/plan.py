@@ -54,13 +54,14 @@ def plan(options: RunOptions) -> Strategy:
 
 def budget(options: RunOptions) -> Budget | None:
     """The hard limits; None if no option gives one, so that the configured ones hold."""
-    limits = {
-        "calls": options.call_limit,
-        "tokens": options.token_limit,
-        "cost": options.cost_limit,
-        "seconds": options.time_limit,
-    }
-    return Budget(**limits) if any(limit is not None for limit in limits.values()) else None  # type: ignore[arg-type]
+    return limited(options.call_limit, options.token_limit, options.cost_limit, options.time_limit)
+
+
+def limited(calls: int | None, tokens: int | None, cost: float | None, seconds: float | None) -> Budget | None:
+    """A budget of those limits that are given; None for none."""
+    if all(limit is None for limit in (calls, tokens, cost, seconds)):
+        return None
+    return Budget(calls=calls, tokens=tokens, cost=cost, seconds=seconds)
 
 
 def made(make: Any, *args: Any, **options: Any) -> Strategy:

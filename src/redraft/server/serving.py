@@ -23,6 +23,7 @@ from redraft.server.keys import VARIABLE, Keys
 from redraft.server.presets import read_presets
 from redraft.server.shadow import ShadowTerms
 from redraft.server.upstreams import configured
+from redraft.sockets import listen_at
 
 log = logging.getLogger("redraft.server")
 
@@ -99,7 +100,7 @@ def serve(plans: Plans, *, host: str = "127.0.0.1", port: int = 8000, drain_seco
             f"{host} can be reached from other machines: set keys in {VARIABLE} or a file (--keys FILE) that clients send as "
             "'Authorization: Bearer KEY', or listen on 127.0.0.1"
         )
-    with _bound(host, port) as listening:
+    with listen_at(host, port, _BACKLOG) as listening:
         app = create_app(plans)
         _load_what_is_needed()
         config = uvicorn.Config(
@@ -131,20 +132,3 @@ def _load_what_is_needed() -> None:
     """What is imported when it is first used would keep the first client waiting, and all others with it."""
     for name in ("openai", "genai_prices", "jsonschema", "json_repair", "redraft.lm.prices", "redraft.checks.clean"):
         importlib.import_module(name)
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        # with its protocol named, asyncio sends small packets at once: else each reply waits 40 ms for an acknowledgement
-        listening = socket.socket(family, kind, socket.IPPROTO_TCP)
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(address)
-            listening.listen(_BACKLOG)
-        except OSError:
-            listening.close()
-            raise
-        return listening
-    except OSError as error:
-        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error

@@ -17,6 +17,7 @@ from redraft.errors import ConfigError
 from redraft.integrations.mcp.server import make_server
 from redraft.integrations.mcp.terms import Terms
 from redraft.lm.openai import is_loopback
+from redraft.sockets import listen_at
 
 log = logging.getLogger("redraft.mcp")
 
@@ -67,7 +68,7 @@ async def serve_http(terms: Terms, address: Address) -> None:
             f"{address.host} can be reached from other machines: set a key in {KEY} that clients send as "
             "'Authorization: Bearer KEY', or listen on 127.0.0.1"
         )
-    with _bound(address) as listening:
+    with listen_at(address.host, address.port) as listening:
         port = listening.getsockname()[1]
         app: App = make_server(terms).streamable_http_app(
             streamable_http_path=PATH, host=address.host, transport_security=_security(address, port)
@@ -80,23 +81,6 @@ async def serve_http(terms: Terms, address: Address) -> None:
         host = f"[{address.host}]" if ":" in address.host else address.host
         log.info("serving MCP at http://%s:%d%s%s", host, port, PATH, " (with a key)" if address.key else "")
         await uvicorn.Server(config).serve(sockets=[listening])
-
-
-def _bound(address: Address) -> socket.socket:
-    try:
-        family, kind, _, _, at = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
-        # with its protocol named, asyncio sends small packets at once: else each reply waits 40 ms for an acknowledgement
-        listening = socket.socket(family, kind, socket.IPPROTO_TCP)
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(at)
-            listening.listen()
-        except OSError:
-            listening.close()
-            raise
-        return listening
-    except OSError as error:
-        raise ConfigError(f"cannot listen on {address.host}:{address.port}: {error.strerror or error}") from error
 
 
 def _security(address: Address, port: int) -> TransportSecuritySettings:
