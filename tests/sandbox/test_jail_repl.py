@@ -227,7 +227,7 @@ async def test_leaving_early_is_no_error_if_all_is_well(repl):
 
 async def test_the_end_of_a_cell_reaches_its_main_thread(repl):
     """Another thread has ended the cell while the main one waits for something else."""
-    code = "import threading\nthreading.Thread(target=end).start()\nprint('waits')\nthreading.Event().wait()\nprint('never')"
+    code = "import threading\nprint('waits')\nthreading.Thread(target=end).start()\nthreading.Event().wait()\nprint('never')"
     await shows(repl, code, "waits\n")
     await shows(
         repl,
