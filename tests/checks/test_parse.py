@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redraft import registry
-from redraft.checks import Check, aliases, parse
+from redraft.checks import Check, aliases, contains, forbids, parse
 from redraft.checks.parse import FORMS
 from redraft.errors import UnknownNameError, UsageError
 from redraft.grammar import accepts
@@ -30,6 +30,8 @@ from redraft.grammar import accepts
         ("contains: La Maison ", 'Mention "La Maison".'),
         ("contains:time: 5 p.m., at most", 'Mention "time: 5 p.m., at most".'),
         ("forbids:very unique", 'Do not write "very unique".'),
+        ("forbids:very | so", forbids("very", "so").tell()),
+        ("contains:music|river", contains("music", "river").tell()),
     ],
 )
 def test_parse(text, tell):

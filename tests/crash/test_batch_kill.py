@@ -13,7 +13,7 @@ pytestmark = pytest.mark.crash
 
 
 def test_a_batch_killed_sixty_times_loses_nothing_and_pays_nothing_twice(tmp_path):
-    n = 110
+    n = 200
     server, store, books, kills = killed_again_and_again(tmp_path, 60, n=n, seed=5)
     assert kills == 60
     there = rows(tmp_path)

@@ -25,8 +25,9 @@ Given = tuple[tuple[Any, ...], dict[str, Any]]
 def parse(text: str, *, folder: Path | str = "", **options: Any) -> Check:
     """`sentences:3`, `words:20-40`, `contains:La Maison`, `one_of:yes|no`, `json_schema:schema.json`, `not-contains:x`.
 
-    Counts take one number, a range, or one side of it (`chars:..280`, `words:20..`); text checks take all that follows the colon, as it stands. Files are looked for
-    in `folder`; `options` go to the check (`field`, `hard`, `tell`, and its own).
+    Counts take one number, a range, or one side of it (`chars:..280`, `words:20..`); text checks take all that follows the
+    colon, as it stands, but for `|`, which parts the phrases of `contains`, `forbids` and `one_of`. Files are looked for in
+    `folder`; `options` go to the check (`field`, `hard`, `tell`, and its own).
     """
     check_options(options)
     name, _, args = text.partition(":")
@@ -160,9 +161,9 @@ _OTHER = Form(_any, "")
 FORMS = {
     "bullets": Form(_counts, "bullets:3 or bullets:2-4"),
     "chars": Form(_counts, "chars:280 or chars:10-200"),
-    "contains": Form(_text, "'contains:La Maison'"),
+    "contains": Form(_choices, "'contains:La Maison' or 'contains:music|river', which wants both"),
     "ends_with": Form(_text, "'ends_with:Kind regards'"),
-    "forbids": Form(_text, "'forbids:very unique'"),
+    "forbids": Form(_choices, "'forbids:very unique' or 'forbids:very|quite'"),
     "json_schema": Form(_schema, "json_schema:schema.json"),
     "json_valid": Form(_nothing, "json_valid", bare=True),
     "keyword_counts": Form(_keywords, "keyword_counts:fox=2,dog=1-3"),
