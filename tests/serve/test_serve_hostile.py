@@ -226,6 +226,8 @@ def test_an_upstream_that_speaks_no_http_is_502(data):
         ({"upstreams": {"a": {"base_url": "http://me:secret@host/v1"}}}, "holds a name or a password"),
         ({"upstreams": {"a": {"base_url": f"http://{'a' * 70}.b/v1"}}}, "cannot be used"),
         ({"upstreams": {"a": {"base_url": "http://h/v1", "api_key_env": 3}}}, r"\[upstreams.a\] api_key_env"),
+        ({"upstreams": {"a": {"base_url": "http://h/v1", "api_key_env": "NO_SUCH"}}}, "NO_SUCH, which is not set"),
+        ({"presets": {"p": MODEL}, "shadow": {"preset": "p"}}, "no upstream"),
         ({"server": {"active": 0.5}}, r"\[server\] active"),
         ({"server": {"patience": float("nan")}}, r"\[server\] patience"),
         ({"server": {"keys_file": 3}}, r"\[server\] keys_file"),

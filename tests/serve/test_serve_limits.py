@@ -179,12 +179,19 @@ def test_the_command_serves_keeps_runs_and_drains(tmp_path):
 
 
 def test_the_command_says_what_it_would_serve(tmp_path):
-    (tmp_path / "redraft.toml").write_text('[presets.three]\nchecks = ["sentences:3"]\n', encoding="utf-8")
+    shadow = '[shadow]\npreset = "three"\nshare = 0.2\nmodels = ["gpt-*"]\n'
+    (tmp_path / "redraft.toml").write_text('[presets.three]\nchecks = ["sentences:3"]\n' + shadow, encoding="utf-8")
     env = {**os.environ, "REDRAFT_MODEL": "openai/test", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+    env["REDRAFT_SERVER_KEYS"] = "one,two"
     command = [sys.executable, "-m", "redraft", "serve", "--check"]
     good = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     (tmp_path / "redraft.toml").write_text('[presets.three]\nchecks = ["sentence:3"]\n', encoding="utf-8")
     bad = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-    assert (good.returncode, "refine/three  refine on openai/test" in good.stdout) == (0, True)
-    assert bad.returncode == 2
+    assert (good.returncode, bad.returncode) == (0, 2)
+    assert good.stdout.splitlines() == [
+        "refine/three  refine on openai/test",
+        "openai  http://127.0.0.1:9/v1: *, without a key",
+        "shadow  20% of the answers of gpt-*, refined aside by refine/three",
+        "keys  key-1, key-2",
+    ]
     assert "[presets.three]" in bad.stderr

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from redraft.cli.codes import Exit
+
+if TYPE_CHECKING:
+    from redraft.server.house import Plans
 
 _OPTIONS = (
     click.option("--host", default="127.0.0.1", show_default=True, metavar="NAME", help="Where to listen."),
@@ -57,10 +61,20 @@ def serve(**given: Any) -> int:
     logging.getLogger("redraft.server").setLevel(logging.ERROR if given["quiet"] else logging.INFO)
     plans = plans_here(base_url=given["base_url"], keys_file=given["keys"], store=given["store"])
     if given["check"]:
-        for preset in plans.presets.values():
-            click.echo(f"{preset.id}  {preset.fitting(preset.all_checks())} on {preset.lm().name}")
-        for upstream in plans.upstreams:
-            click.echo(f"{upstream.name}  {upstream.base_url}: {', '.join(upstream.models)}")
+        for line in _told(plans):
+            click.echo(line)
         return Exit.DONE
     serve_plans(plans, host=given["host"], port=given["port"], drain_seconds=given["drain"])
     return Exit.DONE
+
+
+def _told(plans: Plans) -> Iterator[str]:
+    """What would be served, from where, and to whom."""
+    for preset in plans.presets.values():
+        yield f"{preset.id}  {preset.fitting(preset.all_checks())} on {preset.lm().name}"
+    for upstream in plans.upstreams:
+        key = f", with the key in {upstream.api_key_env}" if upstream.keyed() else ", without a key"
+        yield f"{upstream.name}  {upstream.base_url}: {', '.join(upstream.models)}{key}"
+    if (shadow := plans.shadow) is not None:
+        yield f"shadow  {shadow.share:.0%} of the answers of {', '.join(shadow.models)}, refined aside by {shadow.preset}"
+    yield f"keys  {', '.join(plans.keys.names) or 'none: everybody on this machine may ask'}"

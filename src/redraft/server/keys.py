@@ -101,6 +101,11 @@ class Keys:
     def __bool__(self) -> bool:
         return bool(self._keys)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the keys are called, never what they are."""
+        return tuple(key.name for key in self._keys)
+
     @classmethod
     def read(cls, file: str | os.PathLike[str] | None = None) -> Keys:
         """Those of `REDRAFT_SERVER_KEYS` (split at commas and white space) and of a TOML file, `[NAME]` a key."""

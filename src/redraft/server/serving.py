@@ -44,11 +44,18 @@ def plans_of(project: Mapping[str, Any], *, base_url: str | None = None, keys_fi
     if not isinstance(table.get("keys_file", ""), str):
         raise ConfigError(f"[server] keys_file must be the name of a file, got {table['keys_file']!r:.40}")
     presets = read_presets(project.get("presets", {}))
+    upstreams = tuple(configured(project.get("upstreams", {}), base_url))
+    shadow = ShadowTerms.read(project.get("shadow"), presets)
+    if shadow is not None and not upstreams:
+        raise ConfigError(
+            "[shadow] refines answers that pass through, and there is no upstream they could come from: write "
+            "[upstreams.NAME] into redraft.toml, or name one by --base-url"
+        )
     return Plans(
         presets=presets,
-        upstreams=tuple(configured(project.get("upstreams", {}), base_url)),
+        upstreams=upstreams,
         keys=Keys.read(keys_file or table.get("keys_file")),
-        shadow=ShadowTerms.read(project.get("shadow"), presets),
+        shadow=shadow,
         terms=_terms({name: value for name, value in table.items() if name != "keys_file"}),
     )
 

@@ -50,7 +50,7 @@ _UNSENDABLE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """A server of models. Its key is in the environment; none is sent where the variable is not set."""
+    """A server of models. Its key is in the environment; none is sent where no variable is named."""
 
     name: str
     base_url: str
@@ -76,6 +76,10 @@ class Upstream:
         url, variable = _address(str(table["base_url"]), name), table.get("api_key_env", "")
         if not isinstance(variable, str):
             raise ConfigError(f"{where} api_key_env must be the name of a variable, got {variable!r:.40}")
+        if variable and not os.environ.get(variable, "").strip():
+            raise ConfigError(
+                f"{where} sends the key in {variable}, which is not set: set it, or leave api_key_env out"
+            )
         return cls(name=name, base_url=url, kind=kind, api_key_env=variable, models=tuple(models))
 
     def url(self, path: str) -> str:
