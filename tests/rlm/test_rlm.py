@@ -11,7 +11,7 @@ from local_repl import LocalRepl, cell, everything, told
 
 import redraft
 from redraft import RLM, BestOfN, Budget, Predict, Refine, Run, SelfRefine, checks
-from redraft.errors import BudgetExceeded, InputError, ParseError, RedraftError, SandboxError
+from redraft.errors import BudgetExceeded, InputError, ParseError, RedraftError, SandboxError, UnknownNameError
 from redraft.testing import FunctionLM, ScriptedLM
 from redraft.types import Capabilities, Choice, Completion
 
@@ -182,6 +182,8 @@ def test_names_of_the_repl_are_refused_at_the_door():
         RLM("text -> answer", checks=[checks.words(2, field="summary")])
     with pytest.raises(InputError, match="not both"):
         RLM("text -> answer", interpreter=LocalRepl, interpreter_factory=LocalRepl)
+    with pytest.raises(UnknownNameError, match="no interpreter 'jial'; known: auto, jail"):
+        RLM("text -> answer", interpreter="jial")
 
 
 def test_dspys_newer_names_are_taken():

@@ -74,12 +74,14 @@ _KINDS = {
 _ROOMS = {name: f"redraft.checks.{room}" for room, names in _KINDS.items() for name in names}
 
 
-def __getattr__(name: str) -> object:
-    if name not in _ROOMS:
-        raise AttributeError(f"module 'redraft.checks' has no attribute {name!r}")
-    value = getattr(import_module(_ROOMS[name]), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # to a type checker any name would do
+
+    def __getattr__(name: str) -> object:
+        if name not in _ROOMS:
+            raise AttributeError(f"module 'redraft.checks' has no attribute {name!r}")
+        value = getattr(import_module(_ROOMS[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -16,10 +16,14 @@ AUTO = "auto"
 
 
 def checked(interpreter: Any, factory: Callable[[], Any] | None, *, depth: int) -> Any:
-    """What was given as `interpreter` or `interpreter_factory`. Raises `InputError` for what is neither."""
+    """What was given as `interpreter` or `interpreter_factory`. Raises `InputError` for what is neither, and what a sandbox
+    of that name raises where it cannot be made: before anything is bought.
+    """
     if interpreter is not None and factory is not None:
         raise InputError("give interpreter or interpreter_factory, not both")
     given = factory if interpreter is None else interpreter
+    if isinstance(given, str) and given != AUTO:
+        _made(given)
     if given is None or isinstance(given, str | type):
         return given
     if _is_one(given):
