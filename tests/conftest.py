@@ -2,6 +2,7 @@
 
 import gc
 import os
+from contextlib import suppress
 
 import pytest
 
@@ -11,6 +12,11 @@ from redraft.lm.native.table import DOORS
 os.environ["REDRAFT_DISCOVER"] = "0"  # no test meets the developer's own model servers; processes inherit it
 for variable in {key for door in DOORS.values() for key in door.keys}:
     os.environ.pop(variable, None)  # nor spends the developer's money
+with suppress(ImportError):  # a tier's environment may lack it
+    from hypothesis import settings
+
+    settings.register_profile("busy", deadline=None)  # a busy machine is no fault of what is tested
+    settings.load_profile("busy")
 
 
 @pytest.fixture(autouse=True)

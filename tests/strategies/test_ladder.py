@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from redraft import BestOfN, Budget, Module, Predict, Prediction, Refine, Run, S
 from redraft.checks import Check, check, contains, rubric, sentences, words
 from redraft.errors import BadRequestError, InputError, LMError
 from redraft.journal import MemoryStore
+from redraft.judges import Majority
 from redraft.strategies import Role
 from redraft.testing import FunctionLM, ScriptedLM
 from redraft.testing.words import EVERYTHING
@@ -333,6 +335,24 @@ def test_a_judge_picks_among_those_that_code_ranks_alike(script):
     result = BestOfN(write(lm), N=3, checks=[words(5)], judge=judge)(topic="x")
     assert asked[0][1] == ["five words are in here", "here are five words too"]
     assert (result.review, result.stop_reason) == ("here are five words too", "passed")
+
+
+def test_the_answer_that_most_drafts_agree_on_wins(script):
+    lm = script("Forty", "42", " 42", "41")
+    result = BestOfN(write(lm), N=4, judge=Majority())(topic="x")
+    assert (result.review, result.best.index, result.usage.calls) == ("42", 1, 4)
+    by_number = BestOfN(
+        write(script("so 4.", "3", "it is 4")), N=3, judge=Majority(lambda text: re.findall("[0-9]", text)[0])
+    )
+    assert by_number(topic="x").review == "so 4."
+
+
+def test_without_a_majority_the_first_draft_stays(script):
+    result = BestOfN(write(script("1", "2", "3")), N=3, judge=Majority())(topic="x")
+    assert result.review == "1"
+    assert noted(result, "judge_abstained") == [{"among": 3}]
+    with pytest.raises(InputError, match="key=3"):
+        Majority(3)
 
 
 @pytest.mark.parametrize("verdict", [7, True, "A"])

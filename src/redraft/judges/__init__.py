@@ -4,6 +4,7 @@ from redraft.judges.critic import Critic, as_critique, criticise, persona_text
 from redraft.judges.expectation import Expected, expectation
 from redraft.judges.family import family
 from redraft.judges.listwise import BestOfList
+from redraft.judges.majority import Majority
 from redraft.judges.pairwise import Pairwise
 from redraft.judges.rubric import Rubric
 from redraft.judges.spread import Spread
@@ -12,6 +13,7 @@ __all__ = [
     "BestOfList",
     "Critic",
     "Expected",
+    "Majority",
     "Pairwise",
     "Rubric",
     "Spread",

@@ -238,8 +238,7 @@ class Climb:
         best = self.run.best
         assert best is not None
         alike = [a for a in self.run.attempts if a.error is None and a.prediction is not None and rank(a) == rank(best)]
-        alike = list({a.text.strip(): a for a in reversed(alike)}.values())[::-1]
-        if len(alike) < 2:
+        if len({a.text.strip() for a in alike}) < 2:
             return
         judge = self.strategy.judge
         given = {"task": self.strategy.task(self.inputs), "drafts": [a.text for a in alike]}
@@ -254,7 +253,7 @@ class Climb:
             said = f"{name_of(judge)} picked {chosen!r:.80} of {len(alike)} drafts: give an index from 0"
             self.run.journal.remark("judge_error", scope=self.run.scope, error=said)
             warn(said)
-        elif alike[chosen].index != best.index:
+        elif alike[chosen].text.strip() != best.text.strip():
             self.run.accept(alike[chosen], f"the judge prefers it to {len(alike) - 1} that score the same")
 
 
