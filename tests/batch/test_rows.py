@@ -112,3 +112,16 @@ class TestParquet:
         (tmp_path / "t.parquet").write_bytes(b"no parquet at all")
         with pytest.raises(InputError, match=r"t\.parquet cannot be read"):
             list(read_rows(str(tmp_path / "t.parquet")))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("id,a,a\n1,2,3\n", "more than one column 'a'"),
+        ('id,a\n1,x\n2,"never closed\n3,y\n', "in the row that begins after line 2"),
+    ],
+)
+def test_a_table_that_would_lose_something_is_refused(tmp_path, text, says):
+    (tmp_path / "t.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=f"t.csv cannot be read: .*{says}"):
+        list(read_rows(str(tmp_path / "t.csv")))

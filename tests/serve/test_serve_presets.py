@@ -3,6 +3,7 @@
 import pytest
 
 from redraft.errors import ConfigError
+from redraft.judges import Majority
 from redraft.server.asked import Asked
 from redraft.server.presets import Plan
 from redraft.server.serving import plans_of
@@ -44,6 +45,10 @@ def test_roles_have_models_and_personas_of_their_own():
     assert strategy.critic.lm.address == HERE["base_url"]
     assert "plain writer" in strategy.reviser.conversation.system
     assert strategy.rounds == 2
+
+
+def test_a_vote_is_a_judge_that_asks_nobody():
+    assert isinstance(made(strategy="best-of-n", judge="majority").strategy.judge, Majority)
 
 
 def test_a_preset_may_call_its_model_more_often_at_once():

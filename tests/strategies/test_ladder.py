@@ -339,7 +339,7 @@ def test_a_judge_picks_among_those_that_code_ranks_alike(script):
 
 def test_the_answer_that_most_drafts_agree_on_wins(script):
     lm = script("Forty", "42", " 42", "41")
-    result = BestOfN(write(lm), N=4, judge=Majority())(topic="x")
+    result = BestOfN(write(lm), N=4, judge="majority")(topic="x")
     assert (result.review, result.best.index, result.usage.calls) == ("42", 1, 4)
     by_number = BestOfN(
         write(script("so 4.", "3", "it is 4")), N=3, judge=Majority(lambda text: re.findall("[0-9]", text)[0])

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -87,11 +88,18 @@ def _line_rows(file: Iterable[str]) -> Iterator[Any]:
 
 def _table_rows(file: IO[str], path: str) -> Iterator[Any]:
     csv.field_size_limit(sys.maxsize)
-    for row in csv.DictReader(file, delimiter=_TABLES[Path(path).suffix.lower()]):
-        if None in row:
-            yield f"a row with more cells than the header: {as_text(dict.fromkeys(row[None]))}"
-        else:
-            yield {name: value for name, value in row.items() if value is not None}
+    rows = csv.DictReader(file, delimiter=_TABLES[Path(path).suffix.lower()], strict=True)
+    names = list(rows.fieldnames or ())
+    if twice := [name for name, times in Counter(names).items() if times > 1]:
+        raise ValueError(f"its header has more than one column {twice[0]!r}")
+    try:
+        for row in rows:
+            if None in row:
+                yield f"a row with more cells than the header: {as_text(dict.fromkeys(row[None]))}"
+            else:
+                yield {name: value for name, value in row.items() if value is not None}
+    except csv.Error as error:  # a quote that nothing closes would take the rest of the file for one cell
+        raise ValueError(f"{error}, in the row that begins after line {rows.line_num}") from error
 
 
 def _parquet_rows(path: str) -> Iterator[Any]:

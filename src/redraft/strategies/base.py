@@ -14,6 +14,7 @@ from redraft.config import check_fits
 from redraft.errors import InputError
 from redraft.frame import NO_ADVICE, Advice, current_frame, entered
 from redraft.modules import Module, Predict, ReAct
+from redraft.modules.answered import tell_answer
 from redraft.modules.wire import restate
 from redraft.protocols import LM
 from redraft.registry import wrapped
@@ -33,6 +34,7 @@ class Refining(Module):
     Inside another run it spends from that run's budget, and from its own `budget` where it has one.
     """
 
+    _saved = ("N", "fail_count", "rounds", "threshold")
     reviser: Any
     """Rewrites a draft with its issues in view (rung "edit")."""
 
@@ -76,8 +78,12 @@ class Refining(Module):
     async def _nested(self, inputs: dict[str, Any]) -> Result:
         frame = current_frame()
         assert frame is not None
-        with entered(frame.inner(self, inputs)):
-            return await Run(budget=self.budget).execute(self, self.bind(inputs))
+        with entered(frame.inner(self, inputs)) as here:
+            bound = self.bind(inputs)
+            result = await Run(budget=self.budget).execute(self, bound)
+            if isinstance(self.module, Predict):
+                tell_answer(self.module, here.scope, bound, result.prediction, final=True)
+            return result
 
     def bind(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """The inputs with the module's defaults. Raises `InputError` before anything is spent."""

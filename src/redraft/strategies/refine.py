@@ -34,7 +34,7 @@ from redraft.types import Inputs, StopReason
 
 
 class Refine(Refining):
-    """`Refine(module, N=3, reward_fn=None, threshold=None, fail_count=None, checks=())`.
+    """Try a module up to N times: `Refine(module, N=3, reward_fn=None, threshold=None, fail_count=None, checks=())`.
 
     Stops at the first attempt that passes all checks and reaches the threshold; returns the best otherwise. Without
     checks and reward the first attempt that works is all one can ask for: N then is how often a failing one is tried.
@@ -47,15 +47,17 @@ class Refine(Refining):
     `models`: one for each attempt, the last one for the rest: `["small", "small", "big"]`.
     `advisor`: who turns a bare number from the reward function into a hint: None for the module's own model (except a
     small one, which hints were measured to harm), False for nobody, or a model, a persona, a Role, a module.
-    `judge`: picks among the attempts that code ranks alike, when all are there: a model, a persona, a module, or a
-    function (task, drafts) -> index.
+    `judge`: picks among the attempts that code ranks alike, when all are there: a model, a persona, a module, a
+    function (task, drafts) -> index, or "majority" (see `Majority`), which buys nothing.
     `width`: how many of the N attempts are made at the same time; the first that is good enough cancels the others.
     `temperature`: the retries', one or one for each (0.9; but the first draft under a constraint has the module's own, as
     the first attempt does).
     `effort`: how much a reasoning model thinks, one or one for each attempt: `("low", "high")` thinks hard only where
     little thought did not do.
-    `fix=False` leaves drafts as they came; `clean=False` takes a text that passes the checks as it reads (by default one
-    that repeats itself, or holds empty items, is kept only if nothing better comes). `budget` as in Run.
+    `fix`: False leaves drafts as they came.
+    `clean`: False takes a text that passes the checks as it reads; by default one that repeats itself, or holds empty
+    items, is kept only if nothing better comes.
+    `budget`: as in Run.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from typing import Any
 
 from redraft.errors import InputError
 from redraft.frame import current_frame
-from redraft.judges import Critic, Pairwise, persona_text
+from redraft.judges import Critic, Majority, Pairwise, persona_text
 from redraft.modules import Module, Predict, ReAct
 from redraft.modules.wire import TOOL_CALLS
 from redraft.protocols import LM
@@ -93,8 +93,10 @@ def as_advisor(thing: Any, lm: LM | str | None) -> Any:
 
 
 def as_picker(thing: Any, lm: LM | str | None) -> Any:
-    """A judge of many drafts from whatever names one; `lm` is the model where the role has none."""
+    """A judge of many drafts from whatever names one; `lm` is the model where the role has none. "majority" asks nobody."""
     role = as_role(thing)
+    if role is not None and role.persona == "majority":
+        return Majority()
     if role is not None:
         from redraft.judges.listwise import BestOfList
 

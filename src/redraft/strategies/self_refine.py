@@ -26,7 +26,7 @@ Revise = Literal["auto", "edit", "fresh"]
 
 
 class SelfRefine(Refining):
-    """`SelfRefine(module_or_task, critic=, reviser=, rounds=3, checks=[...])`.
+    """Author, critic and reviser: `SelfRefine(module_or_task, critic=, reviser=, rounds=3, checks=[...])`.
 
     `critic`: None (the author's own model; with checks, the checks alone), a persona ("a strict copy editor"), a model,
     a Role or Critic, a function `(inputs, prediction)` or `(text)`, or any module called with `task` and `draft`.
