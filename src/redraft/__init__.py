@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from redraft.config import configure, context
     from redraft.frame import Advice, in_run
     from redraft.judges import Critic, Pairwise
-    from redraft.modules import ChainOfThought, Module, Predict, ReAct, Tool
+    from redraft.learn import BootstrapFewShot
+    from redraft.modules import ChainOfThought, Module, Predict, ReAct, Tool, load
     from redraft.proactive import ProactiveDecoder
     from redraft.protocols import LM, Interpreter, Scorer, Store, Strategy
     from redraft.result import Result
@@ -35,6 +36,7 @@ _EXPORTS = {
     "Batch": "redraft.batch",
     "BatchItem": "redraft.batch",
     "BestOfN": "redraft.strategies",
+    "BootstrapFewShot": "redraft.learn",
     "Budget": "redraft.budget",
     "ChainOfThought": "redraft.modules",
     "Check": "redraft.checks",
@@ -76,6 +78,7 @@ _EXPORTS = {
     "context": "redraft.config",
     "errors": "redraft.errors",
     "in_run": "redraft.frame",
+    "load": "redraft.modules",
     "testing": "redraft.testing",
 }
 
@@ -85,6 +88,7 @@ __all__ = [
     "Batch",
     "BatchItem",
     "BestOfN",
+    "BootstrapFewShot",
     "Budget",
     "ChainOfThought",
     "Check",
@@ -127,17 +131,20 @@ __all__ = [
     "context",
     "errors",
     "in_run",
+    "load",
     "testing",
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module 'redraft' has no attribute {name!r}")
-    module = import_module(_EXPORTS[name])
-    value = module if _EXPORTS[name] == f"redraft.{name}" else getattr(module, name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # to a type checker any name would do
+
+    def __getattr__(name: str) -> object:
+        if name not in _EXPORTS:
+            raise AttributeError(f"module 'redraft' has no attribute {name!r}")
+        module = import_module(_EXPORTS[name])
+        value = module if _EXPORTS[name] == f"redraft.{name}" else getattr(module, name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -44,6 +44,7 @@ _KNOWN: dict[Kind, dict[str, Any]] = {
         "refine": "redraft.strategies:Refine",
         "best-of-n": "redraft.strategies:BestOfN",
         "self-refine": "redraft.strategies:SelfRefine",
+        "critique": "redraft.evaluate.critiqued:Critiqued",
         "proactive": "redraft.proactive:ProactiveDecoder",
         "reflect": "redraft.strategies:Reflect",
     },

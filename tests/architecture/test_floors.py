@@ -33,7 +33,7 @@ FLOORS = {
     "2a": ("lm", "checks", "judges", "sandbox", "modules"),
     "2b": ("strategies", "rlm", "proactive"),
     "3": ("batch", "store"),
-    "4": ("evaluate", "report"),
+    "4": ("evaluate", "report", "learn"),
     "5": ("cli", "server", "integrations", "__main__"),
 }
 
@@ -48,6 +48,7 @@ ALLOWED = {
     ("checks", "sandbox"): "a check may run the answer's code",
     ("cli", "integrations"): "`redraft mcp` starts that server",
     ("cli", "server"): "`redraft serve` starts it",
+    ("learn", "evaluate"): "learning tries examples and asks a metric, as an evaluation does",
     ("__main__", "cli"): "python -m redraft is the command line",
     ("judges", "modules"): "an LM judge is a module with a signature of its own",
     ("proactive", "strategies"): "proactive decoding is a strategy, called, judged and kept like the others",

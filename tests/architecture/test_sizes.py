@@ -11,6 +11,7 @@ LONG_FILES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {}
 MANY_PARAMETERS: dict[str, str] = {
     "redraft.integrations.dspy.rlm.RLM.__init__": "DSPy's constructor, and the options of ours by name",
+    "redraft.learn.bootstrap.BootstrapFewShot.__init__": "DSPy's constructor, and Evaluate's options by name",
     "redraft.rlm.rlm.RLM.__init__": "DSPy's constructor, old names and new, and the bounds of one call by name",
     "redraft.strategies.refine.Refine.__init__": "DSPy's constructor, and the ladder's options by name",
 }

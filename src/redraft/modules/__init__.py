@@ -3,6 +3,7 @@
 from redraft.modules.base import Module
 from redraft.modules.predict import ChainOfThought, Predict
 from redraft.modules.react import ReAct
+from redraft.modules.state import load
 from redraft.modules.toolbox import Tool
 
-__all__ = ["ChainOfThought", "Module", "Predict", "ReAct", "Tool"]
+__all__ = ["ChainOfThought", "Module", "Predict", "ReAct", "Tool", "load"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self
 
 from redraft.budget import Budget
 from redraft.config import say_once
@@ -136,6 +137,28 @@ class Module:
         """`identity` without the sub-modules, which `named_modules` lists by themselves."""
         plain = (f"{name}={value!r}" for name, value in vars(self).items() if _is_plain(value))
         return f"{type(self).__name__}({', '.join(plain)})"
+
+    def dump_state(self) -> dict[str, Any]:
+        """What was learned and set, as JSON values, by attribute path: instructions, descriptions, demos, settings, models'
+        names. No code, and no keys.
+        """
+        state: dict[str, Any] = load("redraft.modules.state:dump")(self)
+        return state
+
+    def load_state(self, state: Mapping[str, Any]) -> Self:
+        """Take over a state of `dump_state`. Raises `ConfigError` that names every difference; nothing has changed then."""
+        load("redraft.modules.state:load_into")(self, state)
+        return self
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the state to a JSON file; whatever happens, the file is whole, the old one or the new one."""
+        load("redraft.modules.state:save")(self, path)
+
+    def load(self, path: str | PathLike[str]) -> Self:
+        """Take over what `save` wrote for a program of this class, or DSPy's `save` to JSON: `MyProgram().load("x.json")`."""
+        state = load("redraft.modules.state:read")(path)
+        load("redraft.modules.state:load_into")(self, state, source=str(path))
+        return self
 
     def named_modules(self) -> Iterator[tuple[str, Any]]:
         """All modules inside this one with their attribute paths, e.g. `("steps[0].critic", <Predict>)`."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from redraft.cached import forget
 from redraft.config import resolve_lm
 from redraft.errors import InputError, ParseError, UnsupportedError
 from redraft.frame import Frame, current_frame, entered
+from redraft.modules.answered import tell_answer
 from redraft.modules.base import Module
+from redraft.modules.demos import Demo, as_demos, shown
 from redraft.modules.toolbox import wire_tools
 from redraft.modules.wire import Style, asked_of, compose, parse, style_for
 from redraft.protocols import LM
@@ -33,6 +35,8 @@ class Predict(Module):
     """
 
     alone = True
+    _saved = ("system", "temperature", "max_tokens", "reasks", "sampling")
+    _demos: tuple[Demo, ...] = ()
 
     def __init__(
         self,
@@ -74,6 +78,20 @@ class Predict(Module):
             sampling["tools"] = wire_tools(sampling["tools"])
         self.sampling = sampling
 
+    @property
+    def demos(self) -> tuple[Demo, ...]:
+        """Examples that the model is shown as earlier turns. Set any mappings, Predictions or Examples with all inputs and
+        outputs: `predict.demos = [{"question": "2 + 2?", "answer": 4}]`; `InputError` says what does not fit.
+        """
+        return self._demos
+
+    @demos.setter
+    def demos(self, given: Iterable[Any]) -> None:
+        if demos := as_demos(self.signature, given):
+            self._demos = demos
+        else:
+            vars(self).pop("_demos", None)  # as one that never had any
+
     def __call__(self, *unnamed: Any, **inputs: Any) -> Prediction:
         """Ask and wait. On an event loop, `await predict.acall(...)` instead."""
         prediction: Prediction = super().__call__(*unnamed, **inputs)
@@ -101,7 +119,9 @@ class Predict(Module):
                 request = self._request(frame, lm, bound, style, error)
                 completion = await self._ask(frame, lm, request, error)
             try:
-                return parse(self.signature, completion, style)
+                prediction = parse(self.signature, completion, style)
+                tell_answer(self, frame.scope, bound, prediction, final=False)
+                return prediction
             except ParseError as caught:
                 if error is None and not frame.fresh:
                     forget(lm, request)
@@ -135,16 +155,20 @@ class Predict(Module):
         effort, max_tokens = advice.effort or self.sampling.get("effort"), self.max_tokens
         if error is not None and error.completion is not None and only_thought(error.completion):
             effort, max_tokens = differently(lm, error.completion, effort, max_tokens)
+        messages = compose(
+            self.signature,
+            bound,
+            style=style,
+            system=self.system,
+            requirements=advice.requirements,
+            hint=advice.hint,
+            error="" if error is None else str(error),
+        )
+        if self._demos:
+            instructed = int(bool(self.system or self.signature.instructions))
+            messages = shown(self.signature, self._demos, style, messages, after=instructed)
         return Request(
-            messages=compose(
-                self.signature,
-                bound,
-                style=style,
-                system=self.system,
-                requirements=advice.requirements,
-                hint=advice.hint,
-                error="" if error is None else str(error),
-            ),
+            messages=messages,
             temperature=temperature if lm.capabilities.temperature else None,
             max_tokens=max_tokens,
             schema=self._schema() if style == "schema" else advice.schema if style == "plain" else None,
@@ -159,7 +183,8 @@ class Predict(Module):
     def _kind(self) -> str:
         lm = getattr(self.lm, "name", self.lm)
         parts = (self.signature, self.signature.instructions, lm, self.system, self.temperature, self.max_tokens)
-        return "|".join(map(str, parts))
+        shown_too = (digest([demo.to_dict() for demo in self._demos]),) if self._demos else ()
+        return "|".join(map(str, (*parts, *shown_too)))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.signature)!r})"

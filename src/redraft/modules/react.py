@@ -52,6 +52,7 @@ class ReAct(Module):
     """
 
     alone = True
+    _saved = ("system", "temperature", "max_tokens", "sampling", "max_iters", "max_output_chars")
 
     def __init__(
         self,

@@ -170,7 +170,7 @@ def to_text(value: Any, name: str = "input") -> str:
     if _is_worded(value):
         return str(value)
     try:
-        return json.dumps(value, ensure_ascii=False, default=_as_json)
+        return json.dumps(value, ensure_ascii=False, default=as_json)
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
             f"the input {name!r} of type {type(value).__name__} cannot be shown to a model: {error}; pass text, numbers,"
@@ -217,7 +217,8 @@ def _told(message: Message) -> list[Any]:
     return told
 
 
-def _as_json(value: Any) -> Any:
+def as_json(value: Any) -> Any:
+    """What a prompt shows of a value that JSON does not know: for `json`'s `default=`."""
     if isinstance(value, Prediction):
         return value.to_dict()
     if callable(dump := getattr(value, "model_dump", None)):
