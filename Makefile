@@ -1,6 +1,6 @@
 # Needs make and Python 3.11 or newer, nothing else: each target makes its own .venv.
 #
-# `.venv/.ready` and `.venv/.bench` are stamps: pip runs again only after pyproject.toml has changed.
+# `.venv/.ready` and its like are stamps: pip runs again only after pyproject.toml has changed.
 
 PYTHON ?= python3 python3.13 python3.12 python3.11
 ARGS ?=
@@ -19,7 +19,7 @@ export PIP_ROOT_USER_ACTION = ignore
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-local test-server test-crash test-doors test-serve test-instructor test-ray test-torch test-browser test-docs check bench clean
+.PHONY: help demo test test-local test-server test-crash test-doors test-serve test-instructor test-ray test-torch test-browser test-docs docs dist test-dist check bench bench-docs clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -29,7 +29,7 @@ demo: .venv/.ready ## See it work on the embedded model: no key, no GPU
 	@$(BIN)/python examples/demo.py $(ARGS)
 
 test: .venv/.ready ## Core tests: no model, no network
-	@$(PYTEST) $(ARGS)
+	@$(PYTEST) --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 test-local: .venv/.ready ## Tests on the embedded model
 	@$(PYTEST) -m local $(ARGS) $(NONE_YET)
@@ -58,8 +58,20 @@ test-torch: .venv-torch/.ready ## Tests that need torch (TORCH_SPEC='torch==2.14
 test-browser: .venv-browser/.ready ## Tests of the page in a real headless Chromium (apt-get install chromium)
 	@.venv-browser/bin/python -m pytest -q -o verbosity_assertions=2 -m browser tests/browser $(ARGS) $(NONE_YET)
 
-test-docs: .venv/.ready ## Run every code block of the README and docs
-	@$(PYTEST) -m 'not doors' tests/docs $(ARGS) $(NONE_YET)
+test-docs: .venv/.ready ## Run the code blocks of the README and docs (on the embedded model: test-local)
+	@$(PYTEST) tests/docs $(ARGS) $(NONE_YET)
+
+docs: .venv-docs/.ready ## The site, into build/docs: no warnings
+	@.venv-docs/bin/python -m sphinx --fail-on-warning --keep-going --quiet --write-all --jobs auto -d build/doctrees docs build/docs $(ARGS)
+	@echo "docs: open build/docs/index.html"
+
+dist: .venv-dist/.ready ## Build the wheel and the sdist into dist/
+	@rm -rf dist
+	@.venv-dist/bin/python -m build --no-isolation --outdir dist .
+	@ls -s --block-size=KB dist
+
+test-dist: dist ## Tests of the wheel and the sdist in empty environments
+	@.venv-dist/bin/python -m pytest -q -o verbosity_assertions=2 -m dist tests/dist $(ARGS) $(NONE_YET)
 
 check: .venv/.ready ## Format, lint, types, architecture
 	@$(BIN)/ruff format --check --quiet . || { echo "check: run '$(BIN)/ruff format .'"; exit 1; }
@@ -67,12 +79,14 @@ check: .venv/.ready ## Format, lint, types, architecture
 	@$(BIN)/mypy
 	@$(PYTEST) tests/architecture $(ARGS)
 
-bench: .venv/.bench ## Measure redraft's own cost beside its peers' (quality: benchmarks/quality/README.md)
-	@$(BIN)/python benchmarks/overhead.py $(ARGS)
-	@$(BIN)/python benchmarks/methods.py $(ARGS)
+bench: build/bench/.ready ## Measure again, beside the peers: ARGS='loop' (--list says what there is, --all takes hours)
+	@build/bench/bin/python -m benchmarks $(ARGS)
+
+bench-docs: .venv/.ready ## Write docs/benchmarks.md from benchmarks/results
+	@$(BIN)/python -m benchmarks --docs
 
 clean: ## Remove .venv, caches and build outputs
-	rm -rf .venv .venv-doors .venv-instructor .venv-ray .venv-torch .venv-browser .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .venv-doors .venv-instructor .venv-ray .venv-torch .venv-browser .venv-docs .venv-dist .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.ready: pyproject.toml
@@ -132,7 +146,26 @@ clean: ## Remove .venv, caches and build outputs
 	@.venv-browser/bin/python -m pip --no-input install --quiet --editable . --group browser
 	@touch $@
 
-.venv/.bench: .venv/.ready
-	@echo "Installing the peers that the benchmark compares with: about a minute, once"
-	@$(PIP) install --quiet --group bench
+.venv-docs/.ready: .venv/.ready pyproject.toml
+	@echo "Setting up .venv-docs with Sphinx: half a minute, once"
+	@.venv/bin/python -m venv .venv-docs
+	@.venv-docs/bin/python -m pip --no-input install --quiet --upgrade 'pip>=25.1'
+	@.venv-docs/bin/python -m pip --no-input install --quiet --editable . --group docs
+	@touch $@
+
+.venv-dist/.ready: .venv/.ready pyproject.toml
+	@echo "Setting up .venv-dist to build and examine the packages: half a minute, once"
+	@.venv/bin/python -m venv .venv-dist
+	@.venv-dist/bin/python -m pip --no-input install --quiet --upgrade 'pip>=25.1'
+	@.venv-dist/bin/python -m pip --no-input install --quiet --editable . --group dist
+	@touch $@
+
+# instructor's pins on jiter and rich hold openai back; it works beside the newest. Peers that are run against the loopback
+# model have environments of their own, build/peers/NAME, which the benchmark makes.
+build/bench/.ready: .venv/.ready pyproject.toml
+	@echo "Setting up build/bench: a minute or two, once"
+	@.venv/bin/python -m venv build/bench
+	@build/bench/bin/python -m pip --no-input install --quiet --upgrade 'pip>=25.1'
+	@build/bench/bin/python -m pip --no-input install --quiet --editable '.[local,dspy,server]' --group bench
+	@build/bench/bin/python -m pip --no-input install --quiet --no-deps instructor==1.17.0
 	@touch $@

@@ -337,7 +337,7 @@ def started(upstream):
 
 @pytest.mark.local
 def test_the_example_refines_on_the_embedded_model():
-    example = Path(__file__).parents[2] / "examples/mcp_session.py"
+    example = Path(__file__).parents[2] / "examples/14_mcp_session.py"
     kept = {k: v for k, v in os.environ.items() if not k.startswith("OPENAI_") and k != "REDRAFT_MODEL"}
     ended = subprocess.run(
         [sys.executable, example], env=kept, capture_output=True, text=True, timeout=120, check=True, encoding="utf-8"

@@ -1,8 +1,10 @@
 """instructor clients as modules: `wrap(client, Review, model="gpt-4.1-mini")`.
 
-review = Refine(wrap(client, Review, model="gpt-4.1-mini", instructions="Review it."), N=3, checks=[...])
-result = review(topic="La Maison")
-result.stars
+    review = Refine(wrap(client, Review, model="gpt-4.1-mini", instructions="Review it."), N=3, checks=[...])
+    result = review(topic="La Maison")
+    result.stars
+
+How each client is counted is said at `wrap`.
 """
 
 from __future__ import annotations

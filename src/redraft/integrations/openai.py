@@ -1,12 +1,14 @@
 """Functions that call a model through the official SDKs' clients: `metered(client)` makes their calls the run's.
 
-client = metered(AsyncOpenAI())
+    client = metered(AsyncOpenAI())
 
-async def answer(question: str) -> str:
-    reply = await client.chat.completions.create(model="gpt-4.1-mini", messages=[...])
-    return reply.choices[0].message.content
+    async def answer(question: str) -> str:
+        reply = await client.chat.completions.create(model="gpt-4.1-mini", messages=[...])
+        return reply.choices[0].message.content
 
-result = Refine(answer, N=3, checks=[...], budget=Budget(tokens=20_000))(question="...")
+    result = Refine(answer, N=3, checks=[...], budget=Budget(tokens=20_000))(question="...")
+
+Anthropic's clients go the same way. What is counted how is said at `metered`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """An MCP client of the official SDK: starts `redraft mcp` as its child, checks a text for nothing, then has it refined.
 
-Needs: pip install 'redraft[mcp,local]'. The embedded model answers (REDRAFT_MODEL or OPENAI_BASE_URL name another).
-What you learn: a client states the bar as checks; what code can judge or mend costs no call, and each attempt is told of.
-Expected output: three tools, a verdict with what is wrong, the attempts as they happen, the text, and what it cost.
-"""
+    python examples/14_mcp_session.py      (pip install 'redraft[mcp,local]')
 
-from __future__ import annotations
+The embedded model answers (REDRAFT_MODEL or OPENAI_BASE_URL name another). What code can judge or mend costs no call, and
+each attempt is told of. Expected output: three tools, verdicts, the attempts as they happen, the text, and what it cost.
+"""
 
 import asyncio
 import os
