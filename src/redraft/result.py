@@ -71,9 +71,12 @@ class Result(Prediction):
         cached = sum(e.kind == "call" and bool(e.data.get("cached")) for e in self.events)
         kept = f" and {count(cached, 'answer')} from the cache" if cached else ""
         made = [a.index + 1 for a in self.attempts if a.prediction is not None or a.usage.calls]
+        specs = [e.data.get("spec") or {} for e in self.events if e.kind == "run"]
+        auto: Any = next((spec["auto"] for spec in specs if "auto" in spec), {})
+        measured = f" | auto: {auto['took']}, as calibrated" if auto.get("calibrated") else ""
         return (
             f"kept draft {self.best.index + 1} of {max(made, default=1)} | {calls(self.usage)}{kept} | "
-            f"{tokens(self.usage)} | {dollars(self.cost)} | stopped: {self.stop_reason}"
+            f"{tokens(self.usage)} | {dollars(self.cost)} | stopped: {self.stop_reason}{measured}"
         )
 
     def __repr__(self) -> str:

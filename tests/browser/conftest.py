@@ -14,8 +14,11 @@ import pytest
 from redraft import Predict, Refine, Run, SelfRefine, checks, context
 from redraft.cli.viewing import Viewer
 from redraft.errors import RedraftError
+from redraft.evaluate import Evaluate, Example
+from redraft.evaluate.kept import data_of
+from redraft.evaluate.kept import keep as record
 from redraft.store import SqliteStore
-from redraft.testing import ScriptedLM
+from redraft.testing import FunctionLM, ScriptedLM
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 SHOTS = os.environ.get("REDRAFT_SHOTS", "")
@@ -113,9 +116,43 @@ def kept(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def assessed(tmp_path_factory):
+    """A store with one evaluation: a refined draft is right on all six examples, a single shot on every other one."""
+
+    def reply(request):
+        asked = str(request.messages)
+        again = request.grammar or "fell short" in asked  # a constraint where its library is installed, else a hint
+        return "yes" if again or any(f"question {i}" in asked for i in (0, 2, 4)) else "no no no"
+
+    def evaluate():
+        lm = FunctionLM(reply, name="small", price=0.001)
+        asked = [Example(q=f"question {i}: {HOSTILE if i == 5 else 'is it so?'}").with_inputs("q") for i in range(6)]
+        module = Predict("q -> answer", lm=lm)
+        given = {"refine": Refine(module, N=2, checks=[checks.words(1)]), "ask": once}
+        report = Evaluate(asked, checks=[checks.words(1)], concurrency=1, store=store)(given)
+        return asyncio.run(record(store, data_of(report, [], {"model": "small", "data": "questions.jsonl"})))
+
+    def once(q):
+        return "yes" if q[9] in "024" else "no no no"
+
+    with SqliteStore(tmp_path_factory.mktemp("assessed") / "runs.db") as store, ThreadPoolExecutor(1) as apart:
+        yield store, apart.submit(evaluate).result()
+
+
+@pytest.fixture(scope="session")
+def assessed_site(assessed):
+    """The address of `redraft view` of that store."""
+    yield from served(assessed[0])
+
+
+@pytest.fixture(scope="session")
 def site(kept):
     """The address of `redraft view`."""
-    with Viewer(kept, "127.0.0.1", 0) as viewer:
+    yield from served(kept)
+
+
+def served(store):
+    with Viewer(store, "127.0.0.1", 0) as viewer:
         thread = threading.Thread(target=viewer.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield viewer.address

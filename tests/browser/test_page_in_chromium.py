@@ -236,6 +236,41 @@ def test_every_part_has_a_name_for_those_who_do_not_see_it(browse, site):
         assert len(ids) == len(set(ids))
 
 
+@pytest.mark.parametrize("dark", [False, True])
+def test_an_evaluation_from_the_list_to_an_items_run(browse, assessed, assessed_site, dark):
+    run_id = assessed[1]
+    page = browse(f"{assessed_site}?q=evaluation-", dark=dark)
+    assert tasks(page) == ["refine, ask on 6 examples, judged by checks"]
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/run/{run_id}*")
+    assert page.title() == "refine, ask on 6 examples - redraft"
+    assert page.locator("#s1 td").first.inner_text() == "6/6"
+    assert page.locator(".quality circle").count() == page.locator(".arms").first.locator("tbody tr").count()
+    page.evaluate("document.querySelectorAll('details').forEach((d) => (d.open = true))")
+    assert page.evaluate(FAINT) == []
+    assert page.evaluate(UNNAMED) == []
+    rows = page.locator(".passes tbody tr:visible")
+    assert rows.count() == 6
+    page.get_by_label("Only those").check()
+    assert rows.count() == 3
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/run/refine-*")
+    assert page.inner_text("h1").startswith("question 1")
+
+
+def test_an_evaluation_is_whole_without_a_script_on_a_small_screen(browse, assessed, assessed_site):
+    page = browse(f"{assessed_site}run/{assessed[1]}", java_script_enabled=False, width=390)
+    assert page.locator(".quality circle").first.is_visible()
+    page.get_by_label("Only those").check()
+    assert page.locator(".passes tbody tr:visible").count() == 3
+    assert page.title() != "taken"
+    assert page.locator("main img, main script").count() == 0
+    wide = browse(f"{assessed_site}run/{assessed[1]}", width=390)
+    assert wide.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 UNNAMED = """() => {
   const named = (e) => e.getAttribute('aria-label') || e.getAttribute('aria-labelledby') || e.textContent.trim()
     || (e.labels && e.labels.length) || e.querySelector('title');

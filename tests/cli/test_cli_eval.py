@@ -1,10 +1,12 @@
 """`redraft eval` and `redraft calibrate`, end to end: files in and out, going on, what auto makes of it, what is refused."""
 
+import dataclasses
 import json
 import tomllib
 
 import pytest
 
+from redraft.errors import BadRequestError
 from redraft.testing import FunctionLM
 
 GOOD, BAD = "bright day", "dull words all around here and more"
@@ -59,6 +61,68 @@ def test_the_same_command_goes_on_and_buys_nothing_twice(redraft, lm, data):
     again = redraft(*asked, "--json", lm=lm)
     assert (again.exit_code, len(lm.requests)) == (0, bought)
     assert all(item["resumed"] for item in json.loads(again.stdout)["items"])
+
+
+def test_what_does_not_stand_beside_them_is_said(redraft, lm, data, tmp_path):
+    lm.capabilities = dataclasses.replace(lm.capabilities, reasoning=False)
+    said = redraft("eval", data(2), "--strategy", "refine", *CHECK, lm=lm)
+    assert "no more thinking beside them: half has no effort setting" in said.stdout
+    assert "no larger model beside them: --larger MODEL names one" in said.stdout
+    assert "no larger model beside them" in (tmp_path / "d.eval.md").read_text()
+    less = redraft("eval", data(2), "--strategy", "refine", *CHECK, "--no-baselines", lm=lm)
+    assert "beside them" not in less.stdout
+
+
+def test_a_metric_that_always_fails_is_no_success(redraft, lm, data, tmp_path):
+    (tmp_path / "m.py").write_text("def metric(example, prediction):\n    raise KeyError('golld')\n")
+    asked = (
+        "eval",
+        data(3),
+        "--strategy",
+        "refine",
+        *CHECK,
+        "--thinking",
+        "none",
+        "--concurrency",
+        "1",
+        "--metric",
+        "m.py",
+    )
+    said = redraft(*asked, lm=lm)
+    assert said.exit_code == 1
+    assert "not one item has come to a score; the first: example 0: KeyError" in said.stderr
+    bought = len(lm.requests)
+    (tmp_path / "m.py").write_text("def metric(example, prediction):\n    return True\n")
+    mended = redraft(*asked, "--no-baselines", lm=lm)
+    assert (mended.exit_code, len(lm.requests)) == (0, bought)
+
+
+def test_a_model_that_is_gone_is_no_success(redraft, data):
+    gone = FunctionLM(lambda request: (_ for _ in ()).throw(BadRequestError("it is gone")), name="gone")
+    said = redraft("eval", data(2), "--strategy", "predict", *CHECK, "--thinking", "none", lm=gone)
+    assert said.exit_code == 1
+    assert "it is gone" in said.stderr
+
+
+def test_a_critique_is_a_strategy_by_name(redraft, data):
+    def reply(request):
+        if "verdict" in json.dumps(dict(request.schema or {})):
+            issue = {"problem": "cut it", "suggestion": "", "aspect": "", "severity": "major", "location": ""}
+            return json.dumps({"verdict": "revise", "issues": [issue]})
+        return GOOD if "cut it" in str(request.messages) else BAD
+
+    lm = FunctionLM(reply, name="half")
+    said = redraft("run", "Write", "--strategy", "critique", *CHECK, lm=lm)
+    assert (said.exit_code, said.stdout.strip(), len(lm.requests)) == (0, GOOD, 3)
+    assert not any("want 1 to 3" in str(r.messages) for r in lm.requests[1:2])  # the critic hears nothing of the checks
+    report = redraft(
+        "eval", data(3), "--strategy", "critique:rounds=2,critic=kind", *CHECK, "--thinking", "none", lm=lm
+    )
+    assert report.exit_code == 0, report.stderr
+    assert "critique:rounds=2,critic=kind against single shot: no difference +1.000" in report.stdout
+    for args, why in [(("--check", "words:1", "-n", "2"), "--attempts has no use"), ((), "nothing to choose its best")]:
+        refused = redraft("run", "Write", "--strategy", "critique", *args, lm=lm)
+        assert (refused.exit_code, why in refused.stderr) == (2, True)
 
 
 def test_a_strategy_and_a_metric_of_a_file(redraft, lm, data, tmp_path):
@@ -117,6 +181,68 @@ def test_a_calibration_is_written_and_auto_takes_it(redraft, lm, data, tmp_path)
     assert run.exit_code == 0
     assert "not written" in redraft("calibrate", data(5), *CHECK, "--no-critic", lm=lm).stderr
     assert "constrain" in (tmp_path / "redraft.toml").read_text()
+
+
+KEY = '[calibrated."half | task -> answer | words"]'
+
+
+@pytest.mark.parametrize(
+    ("entry", "took", "why"),
+    [
+        ('strategy = "best-of-n"\nattempts = 2', "best-of-n, attempts 2", "calibrated"),
+        ('strategy = "auto"\nverdict = "no difference"', "refine", "calibrated: no difference"),
+        ("", "refine", "nothing was calibrated for 'half | task -> answer | words'"),
+    ],
+)
+def test_why_auto_took_it_is_on_record(redraft, tmp_path, entry, took, why):
+    (tmp_path / "redraft.toml").write_text(f"{KEY}\n{entry}\n" if entry else "")
+    lm = FunctionLM(lambda request: GOOD, name="half")
+    said = redraft("run", "Write", *CHECK, "--store", "r.db", lm=lm)
+    assert (", as calibrated" in said.stderr) == took.startswith("best-of-n")
+    (run,) = json.loads(redraft("runs", "list", "--json", "--store", "r.db").stdout)["runs"]
+    shown = redraft("runs", "show", run["run_id"], "--store", "r.db").stdout
+    assert f"auto: {took}: {why}" in shown
+    assert (
+        f"<b>auto</b> took {took}: {why}".replace("'", "&#39;").replace("-> ", "-&gt; ")
+        in redraft("report", "-o", "-", "--store", "r.db").stdout
+    )
+    named = redraft("run", "Write", *CHECK, "--strategy", "refine", "--store", "s.db", lm=lm)
+    assert "auto" not in named.stderr
+    assert "<b>auto</b>" not in redraft("report", "-o", "-", "--store", "s.db").stdout
+
+
+def test_a_batch_has_it_on_record_once(redraft, lm, data):
+    said = redraft("batch", data(2), "out.jsonl", *CHECK, "--store", "b.db", "--batch-id", "many", lm=lm)
+    assert said.exit_code in (0, 4), said.stderr
+    assert "auto: refine: nothing was calibrated for" in redraft("runs", "show", "many", "--store", "b.db").stdout
+
+
+def test_other_reasons_of_auto(redraft):
+    lm = FunctionLM(lambda request: '{"verdict": "ok", "issues": []}' if request.schema else GOOD, name="half")
+    for n, (args, why) in enumerate([
+        ((), "self-refine: without checks there is nothing"),
+        ((*CHECK, "--critic", "kind"), "self-refine: --critic was given"),
+    ]):  # fmt: skip
+        redraft("run", "Write", *args, "--store", f"{n}.db", lm=lm)
+        run_id = json.loads(redraft("runs", "list", "--json", "--store", f"{n}.db").stdout)["runs"][0]["run_id"]
+        assert why in redraft("runs", "show", run_id, "--store", f"{n}.db").stdout
+
+
+def test_the_critic_that_was_measured_is_the_one_that_auto_asks(redraft, tmp_path):
+    (tmp_path / "redraft.toml").write_text(f'{KEY}\nstrategy = "critique"\ncritic = "a strict judge"\n')
+    lm = FunctionLM(lambda request: '{"verdict": "ok", "issues": []}' if request.schema else BAD, name="half")
+    redraft("run", "Write", *CHECK, lm=lm)
+    assert len(lm.requests) == 2
+    assert "a strict judge" in str(lm.requests[1].messages)
+
+
+def test_a_read_only_file_is_known_before_anything_is_spent(redraft, lm, data, tmp_path):
+    (tmp_path / "redraft.toml").write_text("# mine\n")
+    (tmp_path / "redraft.toml").chmod(0o444)
+    said = redraft("calibrate", data(5), *CHECK, "--no-critic", lm=lm)
+    assert (said.exit_code, len(lm.requests)) == (2, 0)
+    assert "it is read-only; name another file with --config, or take --no-write" in said.stderr
+    assert redraft("calibrate", data(5), *CHECK, "--no-critic", "--no-write", lm=lm).exit_code == 0
 
 
 def test_auto_takes_only_what_was_measured_for_this_task(redraft, data, tmp_path):

@@ -298,3 +298,12 @@ def test_a_process_that_ends_leaves_a_whole_store(start, path, tmp_path):
     with SqliteStore(path) as store:
         (run,) = store.runs()
         assert (run.failed, run.task) == (True, "x")
+
+
+def test_the_newest_run_is_shown_and_gone_on_with_where_none_is_named(redraft, keep):
+    assert redraft("runs", "show").exit_code == 2
+    keep("Write about a house", "--check", "words:1-99", replies=["Fine."])
+    newest = keep("Write about a boat", "--check", "words:1-99", replies=["Good."])
+    assert json.loads(redraft("runs", "show", "--json").stdout)["run_id"] == newest
+    said = redraft("resume")
+    assert said.stdout == "Good.\n", said.stderr

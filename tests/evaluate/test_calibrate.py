@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import re
 
 import pytest
 
@@ -60,6 +59,20 @@ def test_a_good_critic_is_recommended():
     assert found.critiques.correcting.value > 0.8
     assert {t.theirs for t in found.verdict.tests} >= {"resample twice", "edit"}
     assert "error_introducing" in entry["evidence"]["critique"]
+    assert "critic" not in entry
+    named = calibrated(model(blind=0.2, shown=0.3, critic=0.9), critic="a strict judge").entry()
+    assert named["critic"] == "a strict judge"
+
+
+def test_what_showing_the_draft_does_is_said():
+    helps = calibrated(model(blind=0.1, shown=0.8), critic=False)
+    assert "showing the draft helps; edit against resample: +" in str(helps)
+    hurts = calibrated(model(blind=0.6, shown=0.0), critic=False)
+    assert (hurts.shown.won, hurts.shown.p < 0.01) == (0, True)
+    assert hurts.entry()["evidence"]["draft_shown"].startswith("showing the draft hurts; edit against resample: -")
+    alike = calibrated(model(blind=0.3, shown=0.3), critic=False)
+    assert "showing the draft: no difference seen" in str(alike)
+    assert calibrated(model(blind=1.0, shown=0.0), n=3, critic=False).shown is None
 
 
 def test_where_the_bad_draft_misleads_a_constraint_is_recommended():
@@ -163,13 +176,22 @@ def test_a_model_that_cannot_be_asked_is_an_error():
         calibrated(FunctionLM(refuse), n=2)
 
 
+QUESTIONS = (
+    *("Is ice cold?", "Is fire hot?", "Can fish fly?", "Is the sun a star?", "Do cats bark?", "Is water wet?"),
+    *("Is Paris in France?", "Do birds have wings?", "Is grass green?", "Can dogs read?", "Is snow black?"),
+    *("Is a whale a fish?", "Is gold a metal?", "Do trees have leaves?", "Is milk white?", "Is Monday a day?"),
+)
+
+
 @pytest.mark.local
-def test_the_embedded_model_mends_no_less_under_a_constraint_than_by_an_edit():
-    topics = ("tea", "rain", "a dog")
-    asked = [Example(task=f"Write a few sentences about {topic}").with_inputs("task") for topic in topics]
-    module = Predict("task -> answer", lm="local/smollm2-135m", max_tokens=60)
-    found = Calibrate(module, asked, checks=["bullets:3"], critic=False, seed=1)()
-    rates = {name: len([1 for t in found.trials if name in t and t[name].passed]) for name in ("constrain", "edit")}
-    assert found.trials
-    assert rates["constrain"] >= rates["edit"]
-    assert re.search(r"constrain +mended", str(found))
+def test_on_the_embedded_model_constraints_pay_and_its_own_bad_draft_misleads_it():
+    asked = [Example(task=question).with_inputs("task") for question in QUESTIONS]
+    module = Predict("task -> answer", lm="local/smollm2-135m", max_tokens=16)
+    found = Calibrate(module, asked, checks=["one_of:yes,no"], critic=False, seed=1)()
+    assert (found.verdict.outcome, found.verdict.rung) == ("recommended", "constrain"), str(found)
+    (edit,) = [t for t in found.verdict.tests if t.theirs == "edit"]
+    assert edit.p <= 0.05
+    assert edit.lost == 0
+    mended = {name: sum(t[name].passed for t in found.trials if name in t) for name in ("resample", "edit")}
+    assert mended["edit"] <= mended["resample"] + 1
+    assert {k: found.entry()[k] for k in ("strategy", "revise")} == {"strategy": "refine", "revise": "constrain"}

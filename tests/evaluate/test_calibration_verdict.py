@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redraft.evaluate.probe import Outcome
-from redraft.evaluate.verdict import Share, critiques, decide, tries_worth
+from redraft.evaluate.verdict import Share, critiques, decide, draft_shown, tries_worth
 
 RUNGS = ("resample", "again", "constrain", "hint", "edit", "critique")
 RUNS = 300
@@ -50,6 +50,20 @@ def test_hard_and_easy_examples_are_no_difference_between_rungs():
         return [trials(alike(rate), 1, (seed << 10) + i)[0] for i, rate in enumerate(rates)]
 
     false = sum(decide(made(seed), seed).rung is not None for seed in range(RUNS))
+    assert false <= 0.05 * RUNS
+
+
+def test_that_showing_the_draft_helps_or_hurts_is_seldom_said_of_a_null():
+    found = [draft_shown(trials(alike(0.3), 80, seed)) for seed in range(RUNS)]
+    assert sum(test.p <= 0.05 for test in found) <= 0.05 * RUNS
+    hurts = draft_shown(trials(alike(0.5) | {"edit": 0.1}, 80, 1))
+    assert (hurts.ours, hurts.theirs, hurts.p < 0.001, hurts.won < hurts.lost) == ("edit", "resample", True, True)
+    assert draft_shown([]) is None
+
+
+def test_two_calls_of_a_critic_are_not_better_than_two_blind_samples():
+    """A critique that mends what two blind samples would is no gain, though it beats each other rung of one call."""
+    false = recommended(alike(0.3) | {"critique": 1 - 0.7**2}, 80).count("critique")
     assert false <= 0.05 * RUNS
 
 

@@ -1,5 +1,6 @@
 """What `redraft eval` is made of: rows from anywhere, metrics by name, further baselines, files, the plot, the table."""
 
+import asyncio
 import json
 import tomllib
 import xml.etree.ElementTree as ET
@@ -11,10 +12,10 @@ from redraft.checks import words
 from redraft.errors import ConfigError, InputError, UsageError
 from redraft.evaluate import Evaluate, Example, examples_from, examples_of
 from redraft.evaluate.kept import caution, data_of, keep, markdown, write
-from redraft.evaluate.metrics import Exact, metric_from, named_in_file, same
+from redraft.evaluate.metrics import Exact, check_column, metric_from, named_in_file, same
 from redraft.evaluate.peers import comparisons, larger_model, more_thinking
 from redraft.evaluate.plot import svg
-from redraft.evaluate.tables import found, put
+from redraft.evaluate.tables import found, put, writable
 from redraft.testing import FunctionLM
 
 
@@ -54,6 +55,7 @@ def test_rows_come_from_files_and_from_memory(tmp_path):
     [
         ('{"question": "q"}\nnot json\n', "row 2: an example is an object"),
         ('{"question": "q"}\n{"other": 1}\n', "row 2 has no column 'question', only 'other'"),
+        ('{"question": "q"}\n{"question": null}\n', "row 2: 'question' is empty"),
         ("", "holds no examples"),
     ],
 )
@@ -139,8 +141,21 @@ async def test_the_store_has_it_once(report, tmp_path):
     run_id = await keep(store, data)
     assert await keep(store, data) == run_id
     (event,) = [e for e in store.read(run_id) if e.kind == "evaluation"]
-    assert event.data["report"]["items"][0].keys() == {"run_id", "strategy", "index", "status", "score", "passed"}
+    kept = event.data["report"]
+    assert kept["items"][0].keys() == {
+        *("run_id", "strategy", "index", "status", "score", "passed", "said", "calls", "tokens")
+    }
+    assert kept["asked"] == {str(i): str(i) for i in range(6)}
+    assert store.run(run_id).task == "refine on 6 examples, judged by checks"
     store.close()
+
+
+async def test_two_that_end_at_once_put_it_there_once(report, tmp_path):
+    data = data_of(report, [], {})
+    with SqliteStore(tmp_path / "runs.db") as store:
+        one, two = await asyncio.gather(keep(store, data), keep(store, data))
+        assert one == two
+        assert [e.kind for e in store.read(one)].count("evaluation") == 1
 
 
 def test_many_comparisons_are_warned_of(report):
@@ -159,7 +174,107 @@ def test_the_plot_is_one_svg_with_a_point_a_strategy(report):
     assert svg([]) == ""
 
 
+def test_what_json_has_no_form_for_is_a_text(tmp_path):
+    asked = examples_of([{"q": "a", "w": float("nan"), "v": float("inf")}], ["q"])
+    report = Evaluate(asked, lambda e, p: True)({"ask": lambda q: "x"})
+    data = data_of(report, [], {})
+    write(tmp_path / "out", report, [], data)
+
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    read = json.loads((tmp_path / "out.json").read_text(), parse_constant=refuse)
+    assert read["items"][0]["example"] == {"q": "a", "w": "NaN", "v": "Infinity"}
+
+
+def test_an_answer_that_nothing_equals_is_refused():
+    asked = examples_of([{"q": "a", "gold": 1.0}, {"q": "b", "gold": float("nan")}], ["q"])
+    with pytest.raises(UsageError, match="example 1 has nan there"):
+        check_column(Exact("gold"), asked)
+    check_column(Exact("gold"), asked[:1])
+
+
 # The table
+
+
+COMMENTED = """\
+# mine
+model = "a/b"  # this one
+
+# measured
+[calibrated."m"]
+# goes with it
+strategy = "auto" # why
+
+[calibrated."m".evidence]
+why = "x"
+
+# before presets
+[presets.x]
+strategy = "refine"
+# the end
+"""
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_comments_places_and_line_ends_stay(tmp_path, end):
+    file = tmp_path / "redraft.toml"
+    file.write_bytes(COMMENTED.replace("\n", end).encode())
+    file.chmod(0o640)
+    put("m", {"strategy": "refine", "evidence": {"why": "y"}}, file)
+    text = file.read_bytes().decode()
+    assert (
+        text
+        == """\
+# mine
+model = "a/b"  # this one
+
+# measured
+[calibrated."m"]
+strategy = "refine"
+
+[calibrated."m".evidence]
+why = "y"
+
+# before presets
+[presets.x]
+strategy = "refine"
+# the end
+""".replace("\n", end)
+    )
+    put("m", {"strategy": "refine", "evidence": {"why": "y"}}, file)
+    assert file.read_bytes().decode() == text
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_comment_at_the_end_stays_and_a_second_table_stands_behind(tmp_path):
+    file = tmp_path / "redraft.toml"
+    file.write_text('[calibrated."m"]\nstrategy = "auto"\n\n# the end\n')
+    put("n", {"strategy": "auto"}, file)
+    put("m", {"strategy": "predict"}, file)
+    assert file.read_text() == (
+        '[calibrated."m"]\nstrategy = "predict"\n\n# the end\n\n[calibrated."n"]\nstrategy = "auto"\n'
+    )
+
+
+def test_a_file_that_is_not_to_be_written_is_known_before(tmp_path):
+    file = tmp_path / "redraft.toml"
+    file.write_text('model = "a/b"\n')
+    assert writable("m", file) == file
+    file.chmod(0o444)
+    with pytest.raises(ConfigError, match="it is read-only; name another file with --config"):
+        writable("m", file)
+    with pytest.raises(ConfigError, match="its folder is not there"):
+        writable("m", tmp_path / "no" / "redraft.toml")
+    with pytest.raises(ConfigError, match="it is a folder"):
+        writable("m", tmp_path)
+    link = tmp_path / "link.toml"
+    target = tmp_path / "target.toml"
+    target.write_text("")
+    link.symlink_to(target)
+    put("m", {"strategy": "auto"}, link)
+    assert link.is_symlink()
+    assert "auto" in target.read_text()
 
 
 def test_a_table_joins_what_is_there(tmp_path, monkeypatch):
@@ -186,10 +301,23 @@ def test_a_project_in_pyproject_stays_there(tmp_path, monkeypatch):
     assert found("m") == {"strategy": "auto"}
 
 
+@pytest.mark.parametrize("header", ["[calibrated.'m']", "[ calibrated . m ]", '["calibrated"."m"]', "[calibrated.m]"])
+def test_a_table_is_the_same_however_it_is_spelt(tmp_path, header):
+    file = tmp_path / "redraft.toml"
+    file.write_text(f'{header}\nstrategy = "auto"\nx = [\n  [1, 2],\n]\n\n[calibrated.mm]\nstrategy = "predict"\n')
+    put("mm", {"strategy": "auto"}, file)
+    assert file.read_text().startswith(f'{header}\nstrategy = "auto"\nx = [\n  [1, 2],\n]\n\n')
+    file.write_text(f'{header}\nstrategy = "auto"\n\n[calibrated.mm]\nstrategy = "predict"\n')
+    put("m", {"strategy": "refine"}, file)
+    assert tomllib.loads(file.read_text())["calibrated"] == {"m": {"strategy": "refine"}, "mm": {"strategy": "predict"}}
+
+
 @pytest.mark.parametrize("text", ["[calibrated\n", 'calibrated = {"m" = {strategy = "auto"}}\n'])
 def test_a_file_that_cannot_be_changed_line_by_line_stays_as_it_is(tmp_path, text):
     file = tmp_path / "redraft.toml"
     file.write_text(text)
-    with pytest.raises(ConfigError, match="cannot take the calibration"):
-        put("m", {"strategy": "refine"}, file)
+    for tried in (lambda: put("m", {"strategy": "refine"}, file), lambda: writable("m", file)):
+        with pytest.raises(ConfigError, match="cannot take the calibration"):
+            tried()
     assert file.read_text() == text
+    assert [path.name for path in tmp_path.iterdir()] == ["redraft.toml"]

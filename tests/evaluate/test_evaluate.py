@@ -7,7 +7,7 @@ import pytest
 
 from redraft import BestOfN, Budget, Predict, Prediction, Refine, Run, Score, SelfRefine, context
 from redraft.checks import check
-from redraft.errors import BadRequestError, InputError, PriceUnknownError
+from redraft.errors import BadRequestError, InputError, PriceUnknownError, ScoreError
 from redraft.evaluate import Evaluate, Example
 from redraft.testing import FunctionLM
 
@@ -176,6 +176,28 @@ def test_a_score_that_no_mean_can_hold_is_a_judge_error(huge):
     assert "judge error" in str(report)
 
 
+def test_a_metric_that_has_judged_none_of_ten_buys_nothing_more():
+    lm = FunctionLM(lambda request: "x")
+
+    def typo(example, prediction):
+        return prediction.anwser
+
+    with pytest.raises(ScoreError, match=r"failed on all of the first 1\d items, so nothing more was bought: .*anwser"):
+        Evaluate(numbered(50), typo, concurrency=2)({"ask": Predict("q -> answer", lm=lm)})
+    assert 10 <= len(lm.requests) <= 12
+
+
+def test_what_an_array_says_is_a_bool():
+    class Numpy:
+        __module__ = "numpy"
+
+        def item(self):
+            return True
+
+    report = Evaluate(numbered(2), lambda example, prediction: Numpy())({"echo": echo})
+    assert (report["echo"].score, report["echo"].passed) == (1.0, 2)
+
+
 def test_a_mistake_in_every_item_is_raised():
     lm = FunctionLM(lambda request: "x", price=None)
     with pytest.raises(PriceUnknownError):
@@ -279,7 +301,8 @@ def test_equal_baselines_are_evaluated_once_and_others_told_apart():
     other = Refine(ask, N=2, reward_fn=lambda args, pred: 1.0, threshold=1.0)
     report = Evaluate(numbered(2), right)({"a": a, "b": b, "c": other})
     baselines = [s.name for s in report.standings if s.baseline]
-    assert baselines == ["single shot", "single shot (c)", "best of 1", "best of 1 (c)"]
+    assert baselines == ["single shot", "single shot (c)"]
+    assert "a: no equal-cost best of N: its calls pay for one sample, which is the single shot" in str(report)
     assert report["b"].single_shot.theirs == "single shot"
     assert report["c"].single_shot.theirs == "single shot (c)"
 
@@ -288,7 +311,7 @@ def test_what_has_no_baseline_says_so():
     ask = Predict("q -> answer", lm=FunctionLM(lambda request: "x"))
     strategies = [ask, BestOfN(ask, N=2, checks=[short]), SelfRefine(ask, critic=lambda text: "", rounds=1)]
     said = str(Evaluate(numbered(2), right)(strategies))
-    assert "Predict: a plain module has no baselines" in said
+    assert "Predict: it is a single shot itself, and has no baselines" in said
     assert "BestOfN: no equal-cost best of N: it samples blindly itself" in said
     assert "SelfRefine: no equal-cost best of N: it has neither checks nor reward" in said
 

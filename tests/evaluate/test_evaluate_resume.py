@@ -7,6 +7,7 @@ import pytest
 from redraft import Budget, Predict, Refine, SqliteStore
 from redraft.checks import check
 from redraft.evaluate import Evaluate, Example
+from redraft.evaluate.waiting import at_work
 from redraft.journal import MemoryStore
 from redraft.testing import FunctionLM, ScriptedLM
 
@@ -97,6 +98,54 @@ async def test_cancelled_half_way_it_goes_on_where_it_was(tmp_path):
     assert len(lm.requests) <= sum(u.calls for u in usage) <= len(lm.requests) + 3
     assert len(lm.requests) > bought
     assert sum(item.resumed for item in report.items) >= done
+
+
+async def test_what_an_interruption_cost_gives_the_baseline_no_more_samples(tmp_path):
+    """Every first call is cut off and bought again: two calls an item in the figures, one in what the money would buy."""
+    first, lm = asyncio.Event(), FunctionLM(lambda request: "ok", price=0.01)
+
+    async def hang(request):
+        first.set()
+        await asyncio.sleep(60)
+
+    given = refine(FunctionLM(hang, name=lm.name, price=0.01))
+    with SqliteStore(tmp_path / "runs.db") as store:
+        task = asyncio.create_task(Evaluate(examples(1), metric, store=store).acall(given))
+        await first.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        report = await Evaluate(examples(1), metric, store=store).acall(refine(lm))
+    assert [s.name for s in report.standings] == ["refine", "single shot"]  # and no best of 2
+    assert (report.items[0].usage.calls, report.items[0].lost) == (2, 1)
+    assert "refine: 1 call cut off with an earlier process and bought again" in str(report)
+
+
+async def test_an_item_that_another_evaluation_works_on_is_waited_for(tmp_path):
+    """Two evaluations at once on one store: each of their shared baseline's items is bought once."""
+    lm = unsteady(latency=0.02)
+    module = Predict("q -> answer", lm=lm)
+    with SqliteStore(tmp_path / "runs.db") as store:
+        one, two = await asyncio.gather(
+            Evaluate(examples(4), metric, store=store).acall(refine(lm)),
+            Evaluate(examples(4), metric, store=store).acall({"twice": Refine(module, N=2, checks=[short])}),
+        )
+    bought = {item.run_id: item.usage.calls for report in (one, two) for item in report.items}
+    assert len(lm.requests) == sum(bought.values())
+    assert {i.run_id for i in one.items if i.strategy == "single shot"} <= {i.run_id for i in two.items}
+    assert at_work(store, "nobody") is False
+
+
+def test_a_strategy_that_is_called_like_its_baseline_is_that_baseline():
+    store, lm = MemoryStore(), unsteady()
+    module = Predict("q -> answer", lm=lm)
+    once = Refine(module, N=1, checks=[short], fix=False)
+    report = Evaluate(examples(3), metric, store=store)(
+        {"single shot": once, "two": Refine(module, N=2, checks=[short])}
+    )
+    assert [s.name for s in report.standings][:3] == ["single shot", "two", "single shot (two)"]
+    assert report["single shot"].passed == report["single shot (two)"].passed
+    assert "single shot: it is a single shot itself, and has no baselines" in str(report)
 
 
 def test_more_money_goes_on_where_the_budget_ended():

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redraft.evaluate.stats import Estimate, bootstrap, mcnemar, paired_difference, quantile
+from redraft.evaluate.stats import (
+    Estimate,
+    bootstrap,
+    changed,
+    mcnemar,
+    mean_of,
+    paired_difference,
+    quantile,
+    sign_flips,
+    wilson,
+)
 
 
 @pytest.mark.parametrize(
@@ -75,3 +85,51 @@ def test_an_interval_holds_its_mean_and_is_the_same_for_a_seed(values, seed):
 def test_a_quantile_is_one_of_the_values():
     assert [quantile(range(1, 101), q) for q in (0.0, 0.5, 0.95, 1.0)] == [1, 50, 95, 100]
     assert (quantile([3.0], 0.95), quantile([], 0.5)) == (3.0, 0.0)
+
+
+def test_a_share_has_wilsons_interval():
+    assert wilson(0, 0) == (0.0, 1.0)
+    assert wilson(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)  # R: prop.test(8, 10, correct = FALSE)
+    found = mean_of([1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+    assert (found.mean, found.n, (found.low, found.high)) == (0.8, 10, wilson(8, 10))
+    assert mean_of([0.0, 0.5, 1.0] * 10) == bootstrap([0.0, 0.5, 1.0] * 10)
+    assert mean_of([1.0]) is None
+
+
+def test_pairs_that_change_have_an_interval_that_holds_for_few():
+    assert (changed(2, 0, 2).low, changed(2, 0, 2).high) == pytest.approx((-0.3487, 1.0), abs=1e-4)
+    assert paired_difference([1.0, 1.0], [0.0, 0.0]) == changed(2, 0, 2)
+    few, many = changed(4, 0, 6), changed(40, 0, 60)
+    assert few.mean == many.mean == pytest.approx(2 / 3)
+    assert few.low < many.low < many.mean < many.high
+    assert changed(0, 0, 5).spans_zero
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "p"),
+    [
+        ([1, 1, 1, 0], [0, 0, 0, 0], 0.25),  # McNemar of 3 and 0
+        ([0.5, 0.7, 0.9], [0.4, 0.5, 0.6], 0.25),  # 0.1, 0.2, 0.3 all one way: 2 of 8
+        ([0.5, 0.5, 0.9], [0.6, 0.3, 0.6], 0.5),  # -0.1, 0.2, 0.3: 4 of 8 reach 0.4
+        ([0.3, 0.3], [0.3, 0.3], 1.0),
+    ],
+)
+def test_sign_flips_are_counted(ours, theirs, p):
+    assert sign_flips(ours, theirs) == sign_flips(theirs, ours) == pytest.approx(p)
+
+
+def test_many_sign_flips_are_drawn():
+    draw = random.Random(4).random
+    theirs = [draw() for _ in range(40)]
+    assert sign_flips([v + 0.2 + 0.1 * draw() for v in theirs], theirs) == pytest.approx(1 / 2001)
+    assert sign_flips([v + (draw() - 0.5) for v in theirs], theirs) > 0.05
+
+
+@pytest.mark.parametrize(("n", "graded"), [(6, False), (8, False), (20, False), (9, True)])
+def test_two_strategies_that_are_alike_seldom_differ(n, graded):
+    """A bootstrap alone says so of one in eight where n is 8."""
+    draw, runs, false = random.Random(n).random, 200, 0
+    for _ in range(runs):
+        ours, theirs = ([draw() if graded else float(draw() < 0.5) for _ in range(n)] for _ in range(2))
+        false += not paired_difference(ours, theirs).spans_zero and sign_flips(ours, theirs) <= 0.05
+    assert false <= 0.05 * runs + 3 * math.sqrt(0.05 * 0.95 * runs)

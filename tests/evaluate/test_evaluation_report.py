@@ -7,7 +7,9 @@ import pytest
 
 from redraft import Predict, Refine
 from redraft.checks import check
+from redraft.errors import UnsupportedError
 from redraft.evaluate import Evaluate, Example
+from redraft.evaluate.peers import more_thinking
 from redraft.testing import FaultyLM, FunctionLM
 
 EXAMPLES = [Example(q=f"q{i}").with_inputs("q") for i in range(40)]
@@ -36,8 +38,8 @@ def test_figures_by_hand():
     once = ours.single_shot
     assert (once.pairs, once.wrong_to_right, once.right_to_wrong, once.outcome) == (40, 30, 0, "better")
     assert once.difference.mean == 0.75
-    assert once.difference.low == 0.6
-    assert once.p == 2 / 2**30
+    assert once.difference.low == pytest.approx(0.5626, abs=1e-4)  # Bonett and Price 2012 by hand: 30 of 40 changed
+    assert once.p == once.p_passes == 2 / 2**30
     assert ours.p50 <= ours.p95 <= ours.seconds
 
 
@@ -46,17 +48,89 @@ def test_no_difference_is_said_in_words():
     lm = FunctionLM(lambda request: rng.choice(["right", "wrong"]))
     strategy = Refine(Predict("q -> answer", lm=lm), N=3, checks=[lambda text: True])
     found = Evaluate(EXAMPLES, lambda e, p: p.answer == "right")({"refine": strategy})
-    comparison = found["refine"].best_of
+    comparison = found["refine"].single_shot
     assert comparison.outcome == "no difference"
     assert comparison.difference.spans_zero
     assert str(comparison) in str(found)
-    assert "refine against best of 1: no difference" in str(found)
+    assert "refine against single shot: no difference" in str(found)
+    assert "refine: no equal-cost best of N: its calls pay for one sample" in str(found)
+
+
+def test_strategies_are_compared_with_each_other():
+    given = {"better": lambda q: "right", "worse": lambda q: "wrong", "other": lambda q: "right"}
+    found = Evaluate(EXAMPLES[:8], lambda e, p: p.answer == "right")(given)
+    assert [(c.ours, c.theirs, c.outcome) for c in found.between] == [
+        ("better", "worse", "better"), ("better", "other", "no difference"), ("worse", "other", "worse")
+    ]  # fmt: skip
+    assert "better against worse: better +1.000" in str(found)
+    assert [c["theirs"] for c in found.to_dict()["comparisons"]] == ["worse", "other", "other"]
+
+
+def test_a_note_is_one_line_and_no_tag():
+    def fails(q):
+        raise ValueError("a\nb <i>c</i>")
+
+    found = Evaluate(EXAMPLES[:1], lambda e, p: True)({"<b>": fails})
+    assert "<b>: 1 of 1 item failed and score 0; first: example 0, ValueError: a b <i>c</i>" in found.notes()
+    assert "<b>" not in found.markdown()
+    assert "ValueError: a b &lt;i>c" in found.markdown()
+
+
+def test_an_effort_that_the_model_refuses_is_said():
+    def reply(request):
+        if request.effort:
+            raise UnsupportedError("no such thing", parameter="effort")
+        return "right"
+
+    module = Predict("q -> answer", lm=FunctionLM(reply))
+    peer = more_thinking(module, [], "warp")
+    found = Evaluate(EXAMPLES[:3], lambda e, p: True)({"ask": module, peer.name: peer})
+    assert (
+        "effort warp: the model has refused the effort, so nothing thought more than it does by itself" in found.notes()
+    )
+    assert not any(note.startswith("ask: the model") for note in found.notes())
 
 
 def test_one_example_gives_no_interval_and_no_claim():
     found = Evaluate(EXAMPLES[:1], lambda e, p: True)({"refine": Refine(improving(), N=2, checks=[lambda t: True])})
     assert (found["refine"].interval, found["refine"].single_shot.outcome) == (None, "too few pairs")
-    assert "too few pairs on 1 pair" in str(found)
+    assert "refine against single shot: too few pairs (1)" in str(found)
+    assert json.loads(json.dumps(found.to_dict()))["strategies"][0]["single_shot"]["difference"] is None
+
+
+def test_a_few_examples_are_no_proof_however_alike_they_are():
+    told = check(lambda text: text == "right", name="right", tell="Say right.")
+    asked = [Example(q=f"q{4 * i + 1}").with_inputs("q") for i in range(3)]
+    found = Evaluate(asked, lambda e, p: p.answer == "right", concurrency=1)(
+        {"refine": Refine(improving(), N=2, checks=[told])}
+    )
+    once = found["refine"].single_shot
+    assert (once.difference.mean, once.wrong_to_right, once.p) == (1.0, 3, 0.25)
+    assert once.outcome == "no difference"
+    assert found["refine"].interval.low == pytest.approx(0.4385, abs=1e-4)  # Wilson, 3 of 3
+
+
+def test_means_of_different_examples_are_not_set_against_each_other():
+    told = check(lambda text: text == "right", name="right", tell="Say right.")
+
+    def metric(example, prediction):
+        if prediction.answer == "wrong":
+            raise ValueError("odd")
+        return True
+
+    found = Evaluate(EXAMPLES[:8], metric, concurrency=1)({"refine": Refine(improving(), N=2, checks=[told])})
+    assert (found["refine"].n, found["single shot"].n) == (8, 2)
+    assert "UNEQUAL: the scores of the table are means over different examples" in str(found)
+    assert "UNEQUAL" not in str(report())
+
+
+def test_an_evaluation_in_which_nothing_came_to_a_score_says_what_went_wrong():
+    def boom(example, prediction):
+        raise ValueError("a typo")
+
+    found = Evaluate(EXAMPLES[:2], boom)({"ask": lambda q: "x"})
+    assert "a typo" in str(found.failure)
+    assert report().failure is None
 
 
 def test_the_table_is_aligned():

@@ -14,6 +14,7 @@ from redraft import __version__
 from redraft.cli.batch import batch
 from redraft.cli.calibrate import calibrate
 from redraft.cli.codes import EXPLAINED, Exit
+from redraft.cli.completion import VARIABLE, completion, propose
 from redraft.cli.eval import evaluation
 from redraft.cli.mcp import mcp
 from redraft.cli.models import models
@@ -37,6 +38,8 @@ class Front(click.Group):
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):  # a text that was paid for is not lost to a narrow encoding
                 stream.reconfigure(errors="backslashreplace")
+        if VARIABLE in os.environ:
+            propose(self)
         sys.exit(self._guarded(*args, **extra))
 
     def _guarded(self, *args: Any, **extra: Any) -> int:
@@ -96,6 +99,7 @@ main.add_command(view)
 main.add_command(report)
 main.add_command(serve)
 main.add_command(train)
+main.add_command(completion)
 
 
 def entry() -> None:

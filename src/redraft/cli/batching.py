@@ -22,7 +22,7 @@ from redraft.cli.interrupt import listening, waited_for
 from redraft.cli.options import RunOptions
 from redraft.cli.output import say
 from redraft.cli.perform import no_notices, user_prints
-from redraft.cli.plan import budget, limited, plan
+from redraft.cli.plan import budget, chosen, limited
 from redraft.cli.provider import provider_batches
 from redraft.config import context, store_in_force
 from redraft.errors import InputError, UsageError
@@ -39,7 +39,8 @@ def perform(options: BatchOptions, run: RunOptions) -> int:
         stack.enter_context(context(**({"cache": run.cache} if run.cache else {})))
         with no_notices(run.quiet), user_prints():
             jobs = stack.enter_context(provider_batches(options, run))
-            strategy: Any = plan(jobs.run)
+            planned, auto = chosen(jobs.run)
+            strategy: Any = planned
         fields = strategy.module.signature.inputs
         items = _checked(
             read_rows(options.source), [f.name for f in fields.values() if f.default is ...], options.source
@@ -51,6 +52,7 @@ def perform(options: BatchOptions, run: RunOptions) -> int:
         told.batch = work
         stack.enter_context(context(listeners=(told, jobs)))
         spec = {"options": run.spec(), "strategy": fingerprint(strategy), "redraft": __version__}
+        spec |= {"auto": auto} if auto else {}
         drain = _Drain(work, told)
         with user_prints(), told:
             drain.run(items, options, output, spec)

@@ -19,22 +19,28 @@ _CHOSEN = ("writer", "editor", "critic", "criteria", "rounds", "effort")
 """Who gives one of these has chosen."""
 
 
-def calibrated(options: RunOptions, checks: Sequence[Check], author: Predict, lm: LM) -> Strategy | None:
+def calibrated(
+    options: RunOptions, checks: Sequence[Check], author: Predict, lm: LM
+) -> tuple[Strategy | None, str, str]:
     """The strategy that was measured to be better for this model, signature and these kinds of checks, with a word on
-    stderr why; None where nothing was measured, or no difference.
+    stderr why; None where nothing was measured, or no difference. Then what it is in words, and the reason, either way.
     """
-    if not checks or any(getattr(options, name) for name in _CHOSEN) or "calibrated" not in project_file():
-        return None
+    if not checks:
+        return None, "", "without checks there is nothing that a calibration measures"
+    if given := [name for name in _CHOSEN if getattr(options, name)]:
+        return None, "", f"--{given[0]} was given"
     from redraft.evaluate.calibrate import AUTO, key_of, kinds_of
     from redraft.evaluate.tables import found
 
     key = key_of(lm.name, str(author.signature), kinds_of(checks))
-    entry = found(key)
-    if entry is None or entry.get("strategy") == AUTO:
-        return None
+    entry = found(key) if "calibrated" in project_file() else None
+    if entry is None:
+        return None, "", f"nothing was calibrated for {key!r}"
+    if entry.get("strategy") == AUTO:
+        return None, "", f"calibrated{_when(entry)}: {entry.get('verdict') or 'nothing is recommended'}{_why(entry)}"
     strategy = _of(entry, key, author, checks, options.attempts)
     say_once(f"redraft: auto takes what was calibrated{_when(entry)}: {_said(entry)}")
-    return strategy
+    return strategy, _said(entry), f"calibrated{_when(entry)}{_why(entry)}"
 
 
 def _of(entry: Mapping[str, Any], key: str, author: Predict, checks: Sequence[Check], attempts: int | None) -> Strategy:
@@ -43,7 +49,7 @@ def _of(entry: Mapping[str, Any], key: str, author: Predict, checks: Sequence[Ch
     if name == "critique":
         from redraft.evaluate.critiqued import Critiqued
 
-        return Critiqued(author, rounds=rounds, checks=checks)
+        return Critiqued(author, str(entry.get("critic", "")), rounds=rounds, checks=checks)
     makers: dict[Any, Callable[[], Strategy]] = {
         "predict": lambda: Refine(author, N, checks=checks),
         "best-of-n": lambda: BestOfN(author, N, checks=checks, fix=True),
@@ -70,6 +76,14 @@ def _when(entry: Mapping[str, Any]) -> str:
     return f" on {at}" if at else ""
 
 
+def _why(entry: Mapping[str, Any]) -> str:
+    evidence = entry.get("evidence")
+    why = evidence.get("why") if isinstance(evidence, Mapping) else None
+    return f", {why}" if why else ""
+
+
 def _said(entry: Mapping[str, Any]) -> str:
-    names = ("strategy", "revise", "attempts", "rounds")
-    return ", ".join(f"{name} {entry[name]}" for name in names if name in entry)
+    names = ("strategy", "revise", "critic", "attempts", "rounds")
+    return ", ".join(
+        f"{name} {entry[name]}" if name != "strategy" else str(entry[name]) for name in names if name in entry
+    )

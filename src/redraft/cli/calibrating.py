@@ -17,7 +17,7 @@ from redraft.config import resolve_lm, store_in_force
 from redraft.errors import UsageError
 from redraft.evaluate.calibrate import Calibrate, Calibration
 from redraft.evaluate.metrics import named_in_file
-from redraft.evaluate.tables import found, put
+from redraft.evaluate.tables import found, put, writable
 from redraft.modules import Predict
 
 
@@ -25,6 +25,7 @@ def perform(options: CalibrateOptions, run: RunOptions) -> int:
     """Measure, show how it goes, print what was found and write it; returns the exit code."""
     with no_notices(run.quiet), user_prints():
         work = _made(options, run)
+        path = writable(work.key, Path(options.config) if options.config else None) if options.write else None
     told = tally(quiet=run.quiet, judged=False)
     drain = Interruptible(told)
     with user_prints(), told:
@@ -38,10 +39,10 @@ def perform(options: CalibrateOptions, run: RunOptions) -> int:
         emit(str(made))
     if made.stopped is not None:
         raise made.stopped
-    if options.write and (kept := _better(made)):
+    if path is not None and (kept := _better(made)):
         told.note(f"not written: [calibrated] has {kept} for this model and task already")
-    elif options.write:
-        path = put(made.key, made.entry(), Path(options.config) if options.config else None)
+    elif path is not None:
+        put(made.key, made.entry(), path)
         if not run.quiet:
             say(f"redraft: wrote [calibrated] of {made.key!r} to {path}")
     return Exit.DONE

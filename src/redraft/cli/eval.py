@@ -19,7 +19,7 @@ _NOT_HERE = ("strategy", "allow_fail", "cache", *_PER_STRATEGY)
 EXPLAINED = """\b
 Exit codes:
   0    every item was evaluated (an item that failed scores 0)
-  1    the evaluation could not go on
+  1    the evaluation could not go on, or not one item came to a score
   2    wrong usage: nothing was spent
   3    a limit ended it: the report says what is missing; run it again with a higher one to go on
   130  interrupted (143: terminated); run it again to go on"""

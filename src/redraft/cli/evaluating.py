@@ -14,7 +14,7 @@ from redraft.cli.eval import EvalOptions
 from redraft.cli.interrupt import listening, waited_for
 from redraft.cli.named import strategies_of
 from redraft.cli.options import RunOptions
-from redraft.cli.output import emit, emit_json, say
+from redraft.cli.output import complain, emit, emit_json, say
 from redraft.cli.perform import no_notices, user_prints
 from redraft.cli.plan import budget
 from redraft.cli.tally import Tally, tally
@@ -63,7 +63,8 @@ def perform(options: EvalOptions, run: RunOptions) -> int:
     if report is None:
         told.note("interrupted; the same command goes on where this ended")
         return 128 + (drain.signal or 0)
-    about = {"model": lm.name, "data": options.source, "options": run.spec()}
+    missing = [] if options.no_baselines else _missing(options, run, lm)
+    about = {"model": lm.name, "data": options.source, "options": run.spec(), "missing": missing}
     more = comparisons(report, list(peers))
     return _ended(report, more, data_of(report, more, about), (prefix, store), run)
 
@@ -75,12 +76,16 @@ def _ended(report: Report, more: list[Comparison], data: dict[str, Any], where: 
     if run.json:
         emit_json(data)
     else:
-        emit("\n".join([str(report), *map(str, more), *caution(report, more)]))
+        emit("\n".join([str(report), *map(str, more), *caution(report, more), *data["missing"]]))
     if not run.quiet:
         record = f"; run {kept}" if kept else ""
         say(f"redraft: wrote {', '.join(map(str, files))}{record}")
     if report.stopped is not None:
         raise report.stopped
+    if report.failure is not None:
+        again = "mend it and run it again (what a model has refused for good is asked anew with another --seed)"
+        complain(f"not one item has come to a score; the first: {report.failure}; {again}")
+        return Exit.FAILED
     return Exit.DONE
 
 
@@ -129,6 +134,18 @@ def _peers(options: EvalOptions, run: RunOptions, checks: list[Check], lm: LM) -
     if options.larger is not None:
         peers.append(larger_model(author, checks, resolve_lm(options.larger)))
     return {peer.name: peer for peer in peers}
+
+
+def _missing(options: EvalOptions, run: RunOptions, lm: LM) -> list[str]:
+    """What does not stand beside the strategies, and why."""
+    lines = []
+    if options.thinking is None and run.effort is not None:
+        lines.append("no more thinking beside them: --effort was given; --thinking LEVEL names what to compare with")
+    elif options.thinking is None and not lm.capabilities.reasoning:
+        lines.append(f"no more thinking beside them: {lm.name} has no effort setting")
+    if options.larger is None:
+        lines.append("no larger model beside them: --larger MODEL names one (none is asked that nobody named)")
+    return lines
 
 
 class Interruptible:

@@ -15,7 +15,7 @@ from redraft.cli.codes import Exit
 from redraft.cli.interrupt import Stopper
 from redraft.cli.options import RunOptions
 from redraft.cli.output import coloured, complain, emit, emit_json, say
-from redraft.cli.plan import budget, plan
+from redraft.cli.plan import budget, chosen
 from redraft.cli.progress import Progress, Silent
 from redraft.cli.task import read_task
 from redraft.config import context, store_in_force
@@ -43,7 +43,7 @@ def carry_out(options: RunOptions, task: str, run_id: str | None = None) -> int:
     """The same for a task that was read; `run_id`: of a run to go on with."""
     with context(**({"cache": options.cache} if options.cache else {})):
         with no_notices(options.quiet), user_prints():
-            strategy = plan(options)
+            strategy, auto = chosen(options)
         told = _progress(quiet=options.quiet)
         told.watch(getattr(strategy, "module", None))
         run = Run(
@@ -53,7 +53,7 @@ def carry_out(options: RunOptions, task: str, run_id: str | None = None) -> int:
             seed=options.seed,
             listeners=told.listeners,
         )
-        run.journal.spec = spec_of(options, task, strategy)
+        run.journal.spec = {**spec_of(options, task, strategy), **({"auto": auto} if auto else {})}
         return carried_out(options, {"task": task}, strategy, run, told)
 
 

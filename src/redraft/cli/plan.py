@@ -20,33 +20,46 @@ from redraft.strategies.roles import as_critic, as_role
 _GOES_WITH = {
     # An option that only some strategies have a use for -> those.
     "attempts": ("refine", "best-of-n"),
-    "rounds": ("reflect", "self-refine"),
+    "rounds": ("reflect", "self-refine", "critique"),
     "writer": ("reflect",),
     "editor": ("reflect",),
-    "critic": ("self-refine",),
-    "criteria": ("reflect", "self-refine"),
+    "critic": ("self-refine", "critique"),
+    "criteria": ("reflect", "self-refine", "critique"),
 }
-_NEED_CHECKS = ("refine", "best-of-n")
+_NEED_CHECKS = ("refine", "best-of-n", "critique")
 
 
 def plan(options: RunOptions) -> Strategy:
     """The strategy, ready to run on the input `task`. Raises `UsageError` for whatever does not fit together."""
+    return chosen(options)[0]
+
+
+def chosen(options: RunOptions) -> tuple[Strategy, dict[str, Any]]:
+    """The same, and for the record what `auto` took, why, and whether that was calibrated; empty where one was named."""
     checks = [*map(parse, options.check), *(c for file in options.check_file for c in from_file(file))]
     name = options.strategy if options.strategy != "auto" else _fitting(options, checks)
     make = registry.find("strategies", name)
     _check_fit(options, name, checks)
     lm = resolve_lm(options.model, options.base_url)
-    if options.strategy == "auto" and (measured := calibrated(options, checks, _author(options, lm), lm)) is not None:
-        return measured
+    if options.strategy != "auto":
+        return _named(make, name, options, lm, checks), {}
+    measured, took, why = calibrated(options, checks, _author(options, lm), lm)
+    strategy = measured or _named(make, name, options, lm, checks)
+    return strategy, {"took": took or name, "why": why, "calibrated": measured is not None}
+
+
+def _named(make: Any, name: str, options: RunOptions, lm: LM, checks: list[Check]) -> Strategy:
     if name == "predict":
         return made(make, _author(options, lm), 1, checks=checks)
     if name in ("refine", "best-of-n"):
         return made(make, _author(options, lm), options.attempts or 3, checks=checks, effort=_efforts(options))
     if name == "reflect":
         return _reflect(make, options, lm, checks)
-    if name == "self-refine":
+    if name in ("self-refine", "critique"):
         critic = _role(options.critic, lm)
         judge = as_critic(critic, lm, _criteria(options)) if critic or options.criteria else None
+        if name == "critique":
+            return made(make, _author(options, lm), judge or "", rounds=options.rounds or 1, checks=checks)
         alone = options.strategy == "auto" and not judge
         return made(make, _author(options, lm), judge, rounds=options.rounds or (1 if alone else 3), checks=checks)
     return made(make, _author(options, lm), checks=checks)  # a plug-in's

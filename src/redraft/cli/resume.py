@@ -18,7 +18,7 @@ _AMOUNT = click.FloatRange(min=0, min_open=True)
 
 
 @click.command(epilog=EXPLAINED)
-@click.argument("run_id", metavar="RUN")
+@click.argument("run_id", metavar="[RUN]", required=False)
 @click.option("--store", metavar="FILE", help="The file that the run is in.  [default: as of `redraft runs`]")
 @click.option("--call-limit", type=_COUNT, metavar="N", help="Hard limit on calls, those from before included.")
 @click.option("--token-limit", type=_COUNT, metavar="N", help="The same for tokens.")
@@ -30,8 +30,9 @@ _AMOUNT = click.FloatRange(min=0, min_open=True)
 @click.option("--json", is_flag=True, help="Print the whole run as one JSON object.")
 @click.option("--show", type=click.Choice(["trajectory"]), help="Print every draft, what changed and why.")
 @click.option("--allow-fail", is_flag=True, help="Exit with 0 even if checks did not pass.")
-def resume(run_id: str, store: str | None, **given: Any) -> int:
-    """Go on with RUN, which `redraft run` or `redraft rlm` began, where it was: what it has bought is not bought again.
+def resume(run_id: str | None, store: str | None, **given: Any) -> int:
+    """Go on with RUN, or the newest one, which `redraft run` or `redraft rlm` began, where it was: what it has bought is not
+    bought again.
 
     RUN is a run's id, or as much of its beginning as no other run has. The task and the options are those that it was begun
     with, its limits those that are given here (none: none but the configured ones). A run that had ended is shown again.

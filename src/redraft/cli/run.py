@@ -19,18 +19,21 @@ COMMON = (
         "--strategy",
         default="auto",
         metavar="NAME",
-        help="predict, refine, best-of-n, reflect, self-refine or proactive. auto: reflect with --writer, --editor or --criteria, "
-        "self-refine with --critic, refine with checks, else one round of self-refine.",
+        help="predict, refine, best-of-n, reflect, self-refine, critique or proactive. auto: what `redraft calibrate` found, else "
+        "reflect with --writer, --editor or --criteria, self-refine with --critic, refine with checks, one round of self-refine.",
     ),
     click.option(
         "-n", "--attempts", type=_COUNT, metavar="N", help="Most attempts of refine and best-of-n.  [default: 3]"
     ),
     click.option(
-        "--rounds", type=_COUNT, metavar="N", help="Most revisions of reflect (default 1) and self-refine (default 3)."
+        "--rounds",
+        type=_COUNT,
+        metavar="N",
+        help="Most revisions of reflect, critique (default 1) and self-refine (default 3).",
     ),
     click.option("--writer", metavar="WHO", help="Persona or model that writes (reflect)."),
     click.option("--editor", metavar="WHO", help="Persona or model that says what falls short (reflect)."),
-    click.option("--critic", metavar="WHO", help="Persona or model that criticises (self-refine)."),
+    click.option("--critic", metavar="WHO", help="Persona or model that criticises (self-refine, critique)."),
     click.option("--criteria", multiple=True, metavar="A,B", help="What to judge by; may be repeated."),
     click.option(
         "--check",

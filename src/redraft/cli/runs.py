@@ -71,14 +71,14 @@ def list_(limit: int, as_json: bool, store: str | None) -> int:
 
 
 @runs.command()
-@click.argument("run")
+@click.argument("run", required=False)
 @_json
 @_store
-def show(run: str, as_json: bool, store: str | None) -> int:
-    """Every draft of a run: what changed, how it was judged, what was decided and why."""
+def show(run: str | None, as_json: bool, store: str | None) -> int:
+    """Every draft of RUN, or of the newest one: what changed, how it was judged, what was decided and why."""
     from redraft.cli.runs_table import heading, run_json
     from redraft.report.data import drafts_data, event_data
-    from redraft.report.kept import drafts_of, outermost
+    from redraft.report.kept import auto_of, drafts_of, outermost
     from redraft.report.text import one_line, trajectory
 
     with opened(store) as kept:
@@ -91,6 +91,8 @@ def show(run: str, as_json: bool, store: str | None) -> int:
         emit_json({**run_json(short), **data})
         return Exit.DONE
     emit(heading(short))
+    if auto := auto_of(events):
+        emit(one_line(f"auto: {auto}"))
     for drafts in outermost(found):
         emit(f"\nin {one_line(drafts.scope)}\n" if drafts.scope else "")
         emit(trajectory(drafts.attempts, drafts.best, colour=coloured()))
@@ -129,7 +131,7 @@ def diff(run: str, a: int, b: int, store: str | None) -> int:
 @click.option("-o", "--out", metavar="FILE", help="Write there instead of to stdout.")
 @_store
 def export(run: tuple[str, ...], form: str, out: str | None, store: str | None) -> int:
-    r"""Write runs out: those named, or all.
+    """Write runs out: those named, or all.
 
     \b
     json, jsonl  everything of a run: its figures, drafts and events
@@ -138,7 +140,7 @@ def export(run: tuple[str, ...], form: str, out: str | None, store: str | None) 
                  run that scores below it
 
     sft and dpo are JSON lines in the conversational form that TRL and `datasets` load.
-    """
+    """  # noqa: D301 - click reads the backspace
     from redraft.cli.runs_export import lines
 
     with opened(store) as kept, _writing(out) as write:
@@ -213,9 +215,13 @@ def opened(given: str | None) -> Iterator[SqliteStore]:
         yield store
 
 
-def whole_id(store: SqliteStore, short: str) -> str:
-    """The run id that begins so."""
-    return _wholes(store, (short,))[0]
+def whole_id(store: SqliteStore, short: str | None) -> str:
+    """The run id that begins so; without one the newest."""
+    if short is not None:
+        return _wholes(store, (short,))[0]
+    if not (ids := store.run_ids()):
+        raise UsageError(f"no run is kept in {store.path}")
+    return ids[0]
 
 
 def _wholes(store: SqliteStore, shorts: Sequence[str]) -> list[str]:

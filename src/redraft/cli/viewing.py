@@ -20,6 +20,7 @@ from redraft.errors import RedraftError, UsageError
 from redraft.jsonable import plain
 from redraft.report.page import render
 from redraft.report.page.data import run_data
+from redraft.report.page.evaluation import evaluation, is_evaluation
 from redraft.report.page.listing import Lister
 from redraft.report.page.redact import Redactor
 from redraft.report.page.story import Story, story
@@ -152,10 +153,16 @@ class _Asked(BaseHTTPRequestHandler):
 
     def _run(self, run_id: str, asked: dict[str, str]) -> Answer:
         if "part" not in asked:
-            return HTTPStatus.OK, _HTML, render.run_page(self.server.run(run_id))
+            return HTTPStatus.OK, _HTML, self._page(run_id)
         if asked.get("seen") == str(len(self.server.store.read(run_id))):
             return HTTPStatus.NO_CONTENT, "", ""
         return HTTPStatus.OK, _HTML, render.run_part(self.server.run(run_id))
+
+    def _page(self, run_id: str) -> str:
+        events = self.server.events(run_id)
+        if is_evaluation(events):
+            return render.evaluation_page(evaluation(run_id, events))
+        return render.run_page(story(run_id, events))
 
     def _json(self, run_id: str) -> Answer:
         data = run_data(self.server.store.run(run_id), self.server.events(run_id), self.server.redactor)

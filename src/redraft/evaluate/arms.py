@@ -35,10 +35,17 @@ class Arm:
     """For a baseline: how it was made equal."""
 
     @property
+    def is_single(self) -> bool:
+        """True for what makes one draft: a plain module, and a Refine or BestOfN of one attempt."""
+        if type(self.strategy) in (Refine, BestOfN):
+            return bool(self.strategy.N == 1)
+        return not isinstance(self.strategy, Refining)
+
+    @property
     def no_best(self) -> str:
         """Why no blind samples can stand beside it; empty if they can."""
-        if not isinstance(self.strategy, Refining):
-            return "a plain module"
+        if self.is_single:
+            return "it is a single shot itself"
         if type(self.strategy) is BestOfN:
             return "it samples blindly itself"
         return "it has neither checks nor reward to choose by" if self.strategy.judgement.empty else ""
@@ -73,8 +80,8 @@ def given(strategies: Any) -> list[Arm]:
 
 
 def single_shot(arm: Arm) -> Arm | None:
-    """Its module once; None for a plain module, which is that already, and for what is a baseline itself."""
-    if arm.baseline or not isinstance(arm.strategy, Refining):
+    """Its module once; None for what is that already, and for what is a baseline itself."""
+    if arm.baseline or arm.is_single:
         return None
     once = Refine(arm.strategy.module, N=1, fix=False, models=_models(arm.strategy)[:1], **_judged_alike(arm.strategy))
     return _baseline("single shot", once, "one attempt, told the same requirements")
@@ -82,12 +89,14 @@ def single_shot(arm: Arm) -> Arm | None:
 
 def equal_cost(arm: Arm, calls: float, attempt: float, unit: str) -> Arm | None:
     """Best of as many samples as the mean `calls` an item pay for, `attempt` calls each, rounded up. None where
-    `arm.no_best` says why.
+    `arm.no_best` says why, and for one sample, which is the single shot.
     """
     if arm.no_best:
         return None
     each = max(1, math.floor(attempt))
     N = max(1, math.ceil(calls / each))
+    if N == 1:
+        return None
     samples = BestOfN(
         arm.strategy.module,
         N=N,

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from redraft.budget import Budget
 from redraft.checks import Judgement
 from redraft.config import resolve_lm
 from redraft.errors import BudgetExceeded, InputError
@@ -15,7 +14,18 @@ from redraft.evaluate.evaluate import Evaluate, Progress
 from redraft.evaluate.examples import as_examples
 from redraft.evaluate.item import Item
 from redraft.evaluate.probe import CONSTRAIN, CRITIQUE, EDIT, HINTED, RESAMPLE, Probe, Trial, trial_of
-from redraft.evaluate.verdict import Critiques, Share, Verdict, critiques, decide, table, tries_worth
+from redraft.evaluate.verdict import (
+    Critiques,
+    Share,
+    Test,
+    Verdict,
+    critiques,
+    decide,
+    draft_shown,
+    shown_words,
+    table,
+    tries_worth,
+)
 from redraft.modules import Predict
 from redraft.protocols import LM, Store
 from redraft.scoring import name_of
@@ -49,6 +59,13 @@ class Calibration:
     """Why examples have no trial, a line each."""
     seed: int
     stopped: BudgetExceeded | None
+    critic: str = ""
+    """Who criticised, where that was said in a text."""
+
+    @property
+    def shown(self) -> Test | None:
+        """An edit against a blind sample on all failing drafts: what showing the model its bad draft does."""
+        return draft_shown(self.trials)
 
     @property
     def key(self) -> str:
@@ -74,6 +91,8 @@ class Calibration:
             "tests": [str(test) for test in verdict.tests],
             "rungs": {name: str(found) for name, found, _, _ in table(self.trials)},
         }
+        if self.shown is not None:
+            evidence["draft_shown"] = shown_words(self.shown)
         if self.critiques is not None:
             c = self.critiques
             rates = {"error_correcting": str(c.correcting), "error_introducing": str(c.introducing)}
@@ -87,6 +106,7 @@ class Calibration:
         limit = 1 + 2 * tries if rung == CRITIQUE else 1 + tries + (rung == CONSTRAIN)
         number = {"rounds": tries} if rung == CRITIQUE else {"attempts": 1 + tries}
         how = {"revise": revise} if revise else {}
+        how |= {"critic": self.critic} if rung == CRITIQUE and self.critic else {}
         rungs = ["tell", "check", "fix", rung]
         most = max((o.tokens for t in self.trials for o in t.values()), default=0)
         return {
@@ -115,7 +135,9 @@ class Calibration:
             f"{name:<10} {_what(name)} {found}; {calls:.1f} calls, {tokens:,.0f} tokens a try"
             for name, found, calls, tokens in table(self.trials)
         ]
-        lines += ["", *map(str, self.verdict.tests), *(_said(self.critiques) if self.critiques else [])]
+        found = [*map(str, self.verdict.tests), *([shown_words(self.shown)] if self.shown else [])]
+        found += _said(self.critiques) if self.critiques else []
+        lines += ["", *found] if found else []
         entry = self.entry()
         recommended = ", ".join(
             f"{k} {v}" for k, v in entry.items() if k in ("strategy", "revise", "attempts", "rounds")
@@ -156,23 +178,28 @@ class Calibrate:
             raise InputError("a reward alone says not when a draft is good enough: give a threshold")
         self.examples = as_examples(examples)
         self.checks = kinds_of(judgement.checks, reward_fn)
+        self.critic = critic if isinstance(critic, str) else ""
         self.lm: LM = resolve_lm(self.module.lm)
         self.probe = Probe(self.module, checks, reward_fn, threshold, critic=critic, lm=self.lm)
         known = {"budget", "store", "seed", "concurrency"}
         if unknown := sorted(set(options) - known):
             raise InputError(f"unknown option {unknown[0]!r}; known: {', '.join(sorted(known))}")
         self.seed = int(options.get("seed") or 0)
-        budget: Budget | None = options.get("budget")
         store: Store | None = options.get("store")
         self.evaluation = Evaluate(
             self.examples,
             _tried,
             concurrency=options.get("concurrency") or 8,
-            budget=budget,
+            budget=options.get("budget"),
             store=store,
             seed=self.seed,
             baselines=False,
         )
+
+    @property
+    def key(self) -> str:
+        """Which table of `[calibrated]` it will be."""
+        return key_of(self.lm.name, str(self.module.signature), self.checks)
 
     def __call__(self, *, progress: Progress | None = None) -> Calibration:
         """Measure and wait."""
@@ -203,6 +230,7 @@ class Calibrate:
             left_out=tuple(left_out),
             seed=self.seed,
             stopped=stopped,
+            critic=self.critic,
         )
 
 
@@ -229,8 +257,8 @@ def _what(name: str) -> str:
 def _said(c: Critiques) -> list[str]:
     return [
         (
-            f"the critic: corrected {c.correcting} failing drafts, spoiled {c.introducing} passing ones; it missed "
-            f"{_plain(c.missed)} and raised {_plain(c.alarms)} false alarms"
+            f"the critic: corrected {c.correcting} failing drafts, spoiled {c.introducing} passing ones; found nothing in "
+            f"{_plain(c.missed)} failing ones, something in {_plain(c.alarms)} passing ones"
         ),
         (
             f"passing before it {c.before:.0%}, after it {c.alone:.0%}, where checks hold it back {c.checked:.0%} "

@@ -7,6 +7,7 @@ in the store and buys only what is missing; another `seed` starts afresh.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -14,20 +15,24 @@ from typing import Any
 
 from redraft.budget import Budget, Meter
 from redraft.config import check_fits, store_in_force
-from redraft.errors import BudgetExceeded, InputError, UsageError
+from redraft.errors import BudgetExceeded, InputError, ScoreError, UsageError
 from redraft.evaluate.arms import Arm, equal_cost, given, shared, single_shot
 from redraft.evaluate.examples import as_examples
 from redraft.evaluate.item import Item, evaluated, run_id_of
 from redraft.evaluate.metric import Metric
 from redraft.evaluate.report import Report
 from redraft.evaluate.standing import Standing
+from redraft.evaluate.waiting import begun
 from redraft.frame import current_frame
 from redraft.journal import Journal
 from redraft.protocols import Store
-from redraft.record import derived_seed
+from redraft.record import derived_seed, spec_of
 from redraft.run import Run
 from redraft.sync import run_sync
 from redraft.types import Event
+
+_HOPELESS = 10
+"""Items on which a metric fails before it is given up, if it has judged none."""
 
 Progress = Callable[[Item, int, int], None]
 """Told of each item: `progress(item, done, planned)`."""
@@ -111,6 +116,8 @@ class _Work:
         self.items: list[Item] = []
         self.planned = 0
         self.stopped: BudgetExceeded | None = None
+        self.unjudged: float = 0
+        """Items that the metric failed on, as long as it has judged none."""
         # As a journal's listener, so that one that fails is dropped and said, and hurts nothing.
         told = [lambda event: progress(*event.data["of"])] if progress is not None else []
         self.listeners = Journal(None, "evaluation", told)
@@ -129,6 +136,11 @@ class _Work:
                     group.create_task(self._worker(waiting))
         except ExceptionGroup as several:
             raise several.exceptions[0] from None
+        if self.unjudged >= _HOPELESS:
+            first = next(item.error for item in self.items if item.status == "judge_error")
+            raise ScoreError(
+                f"the metric has failed on all of the first {self.unjudged:.0f} items, so nothing more was bought: {first}"
+            )
         for arm in arms:
             errors = [item.error for item in self.items if item.strategy == arm.name]
             if errors and all(isinstance(error, UsageError) for error in errors):
@@ -136,22 +148,40 @@ class _Work:
 
     async def _worker(self, waiting: Iterator[tuple[Arm, int]]) -> None:
         for arm, index in waiting:
-            if self.stopped is not None:
+            if self.stopped is not None or self.unjudged >= _HOPELESS:
                 return
             item = await self._item(arm, index)
             self.items.append(item)
+            self._see(item)
             data = {"of": (item, len(self.items), self.planned)}
             self.listeners.tell(Event(seq=-1, kind="item", time=0.0, data=data))
 
+    def _see(self, item: Item) -> None:
+        """A metric that fails on every item is a mistake in it: nothing more is bought to be judged by it."""
+        if item.status == "judge_error":
+            self.unjudged += 1
+        elif item.status == "done":
+            self.unjudged = -math.inf
+
     async def _item(self, arm: Arm, index: int) -> Item:
-        example = self.asked.examples[index]
-        seed = derived_seed(self.asked.seed, str(index))  # of its own: examples may be equal
-        async with Run(around=self.whole, store=self.store, run_id=self._id(arm, index), seed=seed) as run:
-            item = await evaluated(run, arm, index, example, self.asked.metric)
+        async with await self._opened(arm, index) as run:
+            item = await evaluated(run, arm, index, self.asked.examples[index], self.asked.metric)
         if isinstance(item.error, BudgetExceeded) and self._ends(item.error):
             self.stopped = item.error
             item = replace(item, status="cut_off", score=None, passed=None)
         return item
+
+    async def _opened(self, arm: Arm, index: int) -> Run:
+        """The item's run, begun; another evaluation may have it as well (a baseline that both have)."""
+        inputs = self.asked.examples[index].inputs()
+        seed = derived_seed(self.asked.seed, str(index))  # of its own: examples may be equal
+
+        def make() -> Run:
+            run = Run(around=self.whole, store=self.store, run_id=self._id(arm, index), seed=seed)
+            run.journal.spec = {**spec_of(arm.strategy, inputs), "strategy": arm.name}
+            return run
+
+        return await begun(make)
 
     def _id(self, arm: Arm, index: int) -> str:
         return run_id_of(arm, index, self.asked.examples[index], self.asked.seed)
@@ -165,10 +195,12 @@ class _Work:
         ours = [item for item in self.items if item.strategy == arm.name and item.counted]
         if not ours or arm.name not in once:
             return None
-        calls = fmean(item.usage.calls for item in ours)
+        calls = fmean(item.usage.calls - item.lost for item in ours)
         if not calls:
             return equal_cost(arm, fmean(item.attempts for item in ours), 1, "attempts")
-        single = [item.usage.calls for item in self.items if item.strategy == once[arm.name].name and item.counted]
+        single = [
+            item.usage.calls - item.lost for item in self.items if item.strategy == once[arm.name].name and item.counted
+        ]
         return equal_cost(arm, calls, fmean(single) if single else 1, "calls")
 
 

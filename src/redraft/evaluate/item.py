@@ -11,6 +11,7 @@ from redraft.errors import BudgetExceeded, RedraftError, ScoreError, UsageError
 from redraft.evaluate.arms import Arm
 from redraft.evaluate.examples import Example
 from redraft.evaluate.metric import Metric
+from redraft.journal import CALL, CALL_ERROR, CALL_FAILED, INTENT
 from redraft.jsonable import plain
 from redraft.record import digest, inputs_digest
 from redraft.result import Result
@@ -48,6 +49,11 @@ class Item:
     """How long the strategy took, waiting for the model's places included."""
     resumed: bool = False
     """There was a record of it in the store."""
+    lost: int = 0
+    """Calls in `usage` that were cut off with an earlier process and bought again: no cost of the strategy's."""
+
+    no_effort: bool = False
+    """The model refused the effort that it was asked for, which was left out; later items ask for none, and do not say so."""
 
     @property
     def counted(self) -> bool:
@@ -58,7 +64,8 @@ class Item:
         """JSON values."""
         fields = {name: getattr(self, name) for name in self.__slots__}
         error = self.error and {"type": type(self.error).__name__, "message": str(self.error)}
-        made = {"error": error, "example": self.example.to_dict(), "usage": plain(self.usage)}
+        asked = {"example": self.example.to_dict(), "inputs": [*self.example.inputs()]}
+        made = {"error": error, **asked, "usage": plain(self.usage)}
         answer = None if self.prediction is None else self.prediction.to_dict()
         return {**fields, **made, "prediction": answer, "judging": plain(self.judging)}
 
@@ -96,6 +103,8 @@ async def evaluated(run: Run, arm: Arm, index: int, example: Example, metric: Me
         "seconds": seconds_of(run.journal.events),
         "prediction": answer,
         "resumed": resumed,
+        "lost": lost_calls(run.journal.events) if resumed else 0,
+        "no_effort": bool(_efforts(arm)) and refused_effort(run.journal.events),
     }
     if attempt.error is not None or answer is None:
         return Item(status="failed", score=0.0, passed=False, error=attempt.error, **known)
@@ -108,6 +117,32 @@ async def evaluated(run: Run, arm: Arm, index: int, example: Example, metric: Me
     said: dict[str, Any] = {"score": score.value, "passed": passed, "feedback": score.feedback}
     cut = result.error if result is not None else None
     return Item(status="done", error=cut, judging=judging.usage, **said, **known)
+
+
+def lost_calls(events: Sequence[Event]) -> int:
+    """Calls that were cut off, by a kill or an interruption, and whose reply was bought later."""
+    bought = {event.key for event in events if event.kind == CALL}
+    ends = {event.data["intent"]: event for event in events if event.kind in (CALL, CALL_ERROR, CALL_FAILED)}
+    sent = [event for event in events if event.kind == INTENT and event.key in bought]
+    return sum(_cut_off(ends.get(event.seq)) for event in sent)
+
+
+def _cut_off(end: Event | None) -> bool:
+    return end is None or (end.kind == CALL_FAILED and str(end.data.get("error")).startswith("cancelled"))
+
+
+def _efforts(arm: Arm) -> Any:
+    """What it asks its models for."""
+    return getattr(getattr(arm.strategy, "ladder", None), "efforts", ())
+
+
+def refused_effort(events: Sequence[Event]) -> bool:
+    """True if a model was asked for an effort and takes none."""
+    return any(
+        "effort" in ([event.data["parameter"]] if event.kind == "dropped" else event.data["parameters"])
+        for event in events
+        if event.kind in ("dropped", "refused")
+    )
 
 
 def seconds_of(events: Sequence[Event]) -> float:

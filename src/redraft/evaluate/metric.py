@@ -42,6 +42,8 @@ class Metric:
         if self.metric is None:
             return score, score.passed
         given = await call_user(self.metric, example, prediction, *self._trace)
+        if type(given).__module__ == "numpy" and hasattr(given, "item"):
+            given = given.item()  # what comparing arrays gives is no bool
         named = as_score(given, f"metric {name_of(self.metric)!r}")
         if abs(named.value) > _MOST:
             raise ScoreError(f"metric {name_of(self.metric)!r} returned {named.value:g}; a score lies within {_MOST:g}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -97,3 +98,6 @@ def check_column(metric: Any, examples: Sequence[Example]) -> None:
             raise UsageError(
                 f"{metric.__name__}: example {i} has no column {metric.column!r}, only {', '.join(map(repr, example))}"
             )
+        wanted = example[metric.column]
+        if isinstance(wanted, float) and not math.isfinite(wanted):
+            raise UsageError(f"{metric.__name__}: example {i} has {wanted} there, which no answer equals; mend it")

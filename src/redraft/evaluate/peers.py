@@ -1,6 +1,4 @@
-"""Baselines beyond single shot and equal-cost best of N: the same module with more thinking, and on a larger model; and
-the comparisons that a report makes beside its own.
-"""
+"""Baselines beyond single shot and equal-cost best of N: the same module with more thinking, and on a larger model."""
 
 from __future__ import annotations
 
@@ -30,14 +28,11 @@ def larger_model(module: Predict, checks: Sequence[Any], lm: LM) -> Arm:
     return _peer(lm.name, once, f"one attempt of {lm.name}, told the same requirements")
 
 
-def comparisons(report: Report, peers: Sequence[str] = ()) -> list[Comparison]:
-    """Those that `report.notes()` has not: each strategy against each of the `peers`, and against the strategies that were
-    given after it.
-    """
+def comparisons(report: Report, peers: Sequence[str]) -> list[Comparison]:
+    """Those that `report` has not: each strategy against each of the `peers`."""
     ours = [s.name for s in report.standings if not s.baseline]
     there = {s.name for s in report.standings}
-    pairs = [(a, b) for i, a in enumerate(ours) for b in (*ours[i + 1 :], *(p for p in peers if p in there))]
-    return [Comparison.of(a, b, report.items, report.seed) for a, b in pairs]
+    return [Comparison.of(a, b, report.items, report.seed) for a in ours for b in peers if b in there]
 
 
 def _peer(name: str, strategy: Refine, note: str) -> Arm:

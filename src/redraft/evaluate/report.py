@@ -7,8 +7,13 @@ from typing import Any
 
 from redraft.errors import BudgetExceeded
 from redraft.evaluate.item import Item
-from redraft.evaluate.standing import Standing
+from redraft.evaluate.standing import Comparison, Standing
 from redraft.result import count
+
+UNEQUAL = (
+    "UNEQUAL: the scores of the table are means over different examples, and what takes long is cut off first: they cannot be "
+    "set against each other. The comparisons are of examples that both have."
+)
 
 
 class Report:
@@ -32,6 +37,9 @@ class Report:
         self.examples = examples
         self.seed = seed
         self.baselines = baselines
+        ours = [s.name for s in self.standings if not s.baseline]
+        self.between = tuple(Comparison.of(a, b, self.items, seed) for i, a in enumerate(ours) for b in ours[i + 1 :])
+        """Each strategy that was given against those given after it."""
         self.stopped = stopped
         """The limit that ended the evaluation early; None if it ran to its end."""
 
@@ -42,19 +50,28 @@ class Report:
         raise KeyError(f"no strategy {name!r}; there are: {', '.join(s.name for s in self.standings)}")
 
     @property
+    def failure(self) -> Exception | None:
+        """What went wrong first, where not one item came to an end with a score; None otherwise."""
+        ended = [item for item in self.items if item.status != "cut_off"]
+        errors = [item.error for item in ended if item.status in ("failed", "judge_error") and item.error is not None]
+        return errors[0] if errors and len(errors) == len(ended) else None
+
+    @property
     def complete(self) -> bool:
         """True if every planned item was evaluated."""
         return self.stopped is None
 
     def notes(self) -> list[str]:
         """Comparisons, how baselines were matched, and everything that the figures leave out."""
-        lines = [str(c) for s in self.standings for c in s.comparisons]
+        lines = [str(c) for c in (*(c for s in self.standings for c in s.comparisons), *self.between)]
         lines += [f"{s.name}: {s.note}" for s in self.standings if s.note]
         lines += self._left_out()
         if self.stopped is not None:
             ended = sum(1 for item in self.items if item.status != "cut_off")
             lines.append(f"PARTIAL: {self.stopped}. {count(ended, 'item')} done; what has no score is in no mean.")
-        return lines
+        if len({s.n for s in self.standings}) > 1:
+            lines.append(UNEQUAL)
+        return [one_line(line) for line in lines]
 
     def _left_out(self) -> Iterator[str]:
         if not self.baselines:
@@ -62,7 +79,7 @@ class Report:
         for s in self.standings:
             own = [item for item in self.items if item.strategy == s.name]
             if self.baselines and not s.baseline and s.single_shot is None:
-                yield f"{s.name}: a plain module has no baselines: it is a single shot itself"
+                yield f"{s.name}: it is a single shot itself, and has no baselines"
             elif self.baselines and not s.baseline and s.best_of is None:
                 why = "the budget ended first" if not self.complete else s.no_best
                 yield f"{s.name}: no equal-cost best of N: {why}"
@@ -73,6 +90,10 @@ class Report:
                 yield f"{s.name}: {errors}, left out of the mean; {_first(own, 'judge_error')}"
             if s.cut_off:
                 yield f"{s.name}: {count(s.cut_off, 'item')} cut off by the budget, left out of the mean"
+            if s.no_effort:
+                yield f"{s.name}: the model has refused the effort, so nothing thought more than it does by itself"
+            if lost := sum(item.lost for item in own):
+                yield f"{s.name}: {count(lost, 'call')} cut off with an earlier process and bought again, in its figures"
             if s.judging.calls:
                 yield f"{s.name}: judging took {count(s.judging.calls, 'call')}, not counted above"
 
@@ -89,10 +110,12 @@ class Report:
 
     def markdown(self) -> str:
         """The same as Markdown."""
-        head, *rows = [[cell.replace("|", "\\|") for cell in row] for row in self._rows()]
+        head, *rows = [[escaped(cell).replace("|", "\\|") for cell in row] for row in self._rows()]
         lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
         table = [f"| {' | '.join(line)} |" for line in lines]
-        return "\n".join([self._title(), "", *table, "", *(f"- {note}" for note in self.notes())]).rstrip() + "\n"
+        return (
+            "\n".join([self._title(), "", *table, "", *(f"- {escaped(note)}" for note in self.notes())]).rstrip() + "\n"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON values."""
@@ -104,6 +127,7 @@ class Report:
             "complete": self.complete,
             "stopped": None if self.stopped is None else str(self.stopped),
             "notes": self.notes(),
+            "comparisons": [c.to_dict() for c in self.between],
             "strategies": [s.to_dict() for s in self.standings],
             "items": [item.to_dict() for item in self.items],
         }
@@ -120,6 +144,16 @@ class Report:
 def _first(items: Sequence[Item], status: str) -> str:
     item = next(item for item in items if item.status == status)
     return f"first: example {item.index}, {type(item.error).__name__}: {item.error}"
+
+
+def one_line(text: str) -> str:
+    """What an error says may have lines: a note is one."""
+    return " ".join(text.split())
+
+
+def escaped(text: str) -> str:
+    """No tag, whatever a strategy is called."""
+    return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
 def _interval(s: Standing) -> str:

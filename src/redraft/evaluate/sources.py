@@ -31,7 +31,9 @@ def examples_of(
                 f"{source}, row {number} has no column {missing[0]!r}, only {', '.join(map(repr, row))}; rename it, or say "
                 "which columns are read: --signature 'question -> answer'"
             )
-        names = (*inputs, *(name for name in optional if name in row))
+        if empty := [name for name in inputs if row[name] is None]:
+            raise InputError(f"{source}, row {number}: {empty[0]!r} is empty: give it a value, or leave the row out")
+        names = (*inputs, *(name for name in optional if row.get(name) is not None))
         examples.append(Example(dict(row)).with_inputs(*names))
     if not examples:
         raise InputError(f"{source} holds no examples")

@@ -11,10 +11,21 @@ from typing import Any
 
 from redraft.evaluate.arms import Arm
 from redraft.evaluate.item import Item
-from redraft.evaluate.stats import Estimate, bootstrap, mcnemar, paired_difference, quantile
+from redraft.evaluate.stats import (
+    LEVEL,
+    Estimate,
+    mcnemar,
+    mean_of,
+    paired_difference,
+    quantile,
+    sign_flips,
+    wilson,
+)
 from redraft.jsonable import plain
 from redraft.result import count, dollars
 from redraft.types import Usage
+
+ONE = "its calls pay for one sample, which is the single shot"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +41,8 @@ class Comparison:
     """Examples that theirs failed and ours passed."""
     right_to_wrong: int
     p: float
+    """Of the difference of the scores: by sign flips, which for right and wrong is McNemar's exact test."""
+    p_passes: float
     """McNemar's exact test of these two counts."""
 
     @classmethod
@@ -40,31 +53,43 @@ class Comparison:
         pairs = [(a[i], b[i]) for i in a if i in b]
         gained = sum(1 for mine, other in pairs if mine.passed and not other.passed)
         lost = sum(1 for mine, other in pairs if other.passed and not mine.passed)
+        scores = [x.score or 0.0 for x, _ in pairs], [y.score or 0.0 for _, y in pairs]
         return cls(
             ours=ours,
             theirs=theirs,
             pairs=len(pairs),
-            difference=paired_difference([x.score or 0.0 for x, _ in pairs], [y.score or 0.0 for _, y in pairs], seed),
+            difference=paired_difference(*scores, seed),
             wrong_to_right=gained,
             right_to_wrong=lost,
-            p=mcnemar(gained, lost),
+            p=sign_flips(*scores, seed),
+            p_passes=mcnemar(gained, lost),
         )
 
     @property
     def outcome(self) -> str:
-        """`better`, `worse`, `no difference` (the interval spans 0), or `too few pairs`."""
+        """`better`, `worse`, `no difference` (the interval spans 0, or luck does as much in more than one of 20), or
+        `too few pairs`.
+        """
         if self.difference is None:
             return "too few pairs"
-        if self.difference.spans_zero:
+        if self.difference.spans_zero or self.p > 1 - LEVEL:
             return "no difference"
         return "better" if self.difference.mean > 0 else "worse"
 
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {**own, "difference": self.difference and plain(self.difference), "outcome": self.outcome}
+
     def __str__(self) -> str:
         d = self.difference
-        by = "" if d is None else f" {d.mean:+.3f} ({d.low:+.3f} to {d.high:+.3f})"
+        if d is None:
+            return f"{self.ours} against {self.theirs}: too few pairs ({self.pairs})"
+        by = f" {d.mean:+.3f} ({d.low:+.3f} to {d.high:+.3f}), p = {self.p:.2g},"
+        passes = "" if self.p == self.p_passes else f", McNemar p = {self.p_passes:.2g}"
         return (
             f"{self.ours} against {self.theirs}: {self.outcome}{by} on {count(self.pairs, 'pair')}; wrong->right "
-            f"{self.wrong_to_right}, right->wrong {self.right_to_wrong}, McNemar p = {self.p:.2g}"
+            f"{self.wrong_to_right}, right->wrong {self.right_to_wrong}{passes}"
         )
 
 
@@ -77,7 +102,7 @@ class Standing:
     note: str
     """For a baseline: how it was made equal."""
     no_best: str
-    """Why there can be no equal-cost best of N beside it; empty if there can."""
+    """Why there is no equal-cost best of N beside it, if there is none and the budget is not why."""
     n: int
     """Items with a score, failed ones included."""
     failed: int
@@ -86,7 +111,8 @@ class Standing:
     score: float | None
     """The mean; None without items."""
     interval: Estimate | None
-    pass_rate: float | None
+    passed: int
+    """How many of the n."""
     usage: Usage
     """Of all items, those without a score too."""
     judging: Usage
@@ -94,6 +120,8 @@ class Standing:
     p50: float
     """Seconds an item."""
     p95: float
+    no_effort: bool
+    """The model refused the effort that it was asked for: it thought as it does by itself."""
     seconds: float
     """Of all items together, as if one after the other."""
     single_shot: Comparison | None = None
@@ -111,18 +139,19 @@ class Standing:
             name=arm.name,
             baseline=arm.baseline,
             note=arm.note,
-            no_best=arm.no_best or ("" if counted else "no item has a score"),
+            no_best=arm.no_best or (ONE if counted else "no item has a score"),
             n=len(counted),
             failed=sum(item.status == "failed" for item in own),
             judge_errors=sum(item.status == "judge_error" for item in own),
             cut_off=sum(item.status == "cut_off" for item in own),
             score=fmean(scores) if scores else None,
-            interval=bootstrap(scores, seed),
-            pass_rate=fmean(bool(item.passed) for item in counted) if counted else None,
+            interval=mean_of(scores, seed),
+            passed=sum(bool(item.passed) for item in counted),
             usage=reduce(add, (item.usage for item in own), Usage()),
             judging=reduce(add, (item.judging for item in own), Usage()),
             p50=quantile(times, 0.5),
             p95=quantile(times, 0.95),
+            no_effort=any(item.no_effort for item in own),
             seconds=sum(times),
             single_shot=against[0],
             best_of=against[1],
@@ -132,6 +161,11 @@ class Standing:
     def items(self) -> int:
         """All of them, with a score or without."""
         return self.n + self.judge_errors + self.cut_off
+
+    @property
+    def pass_rate(self) -> float | None:
+        """The share that passed; None without items."""
+        return self.passed / self.n if self.n else None
 
     @property
     def comparisons(self) -> list[Comparison]:
@@ -160,5 +194,6 @@ class Standing:
         nested = {name: None if own[name] is None else plain(own[name]) for name in ("interval", "usage", "judging")}
         for name in ("single_shot", "best_of"):
             c: Comparison | None = own[name]
-            nested[name] = None if c is None else {**plain(c), "difference": plain(c.difference), "outcome": c.outcome}
-        return {**own, **nested}
+            nested[name] = None if c is None else c.to_dict()
+        low, high = wilson(self.passed, self.n)
+        return {**own, "pass_rate": self.pass_rate, "pass_interval": [low, high], **nested}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from redraft.evaluate.probe import (
     AGAIN,
@@ -25,7 +25,7 @@ from redraft.evaluate.probe import (
     Outcome,
     Trial,
 )
-from redraft.evaluate.stats import Estimate, bootstrap
+from redraft.evaluate.stats import Estimate, changed, mcnemar, wilson
 
 ALPHA = 0.05
 SHOWN = (EDIT, CRITIQUE)
@@ -56,11 +56,7 @@ class Share:
     @property
     def interval(self) -> tuple[float, float]:
         """0 to 1 without any."""
-        if not self.n:
-            return 0.0, 1.0
-        z, p, n = 1.959964, self.value, self.n
-        middle, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-        return max(0.0, (middle - half) / (1 + z * z / n)), min(1.0, (middle + half) / (1 + z * z / n))
+        return wilson(self.hits, self.n)
 
     def __str__(self) -> str:
         low, high = self.interval
@@ -84,8 +80,7 @@ class Test:
     @property
     def difference(self) -> Estimate | None:
         """Of the shares that were mended, ours minus theirs."""
-        same = self.pairs - self.won - self.lost
-        return bootstrap([1.0] * self.won + [-1.0] * self.lost + [0.0] * same)
+        return changed(self.won, self.lost, self.pairs) if self.pairs else None
 
     def __str__(self) -> str:
         d = self.difference
@@ -136,6 +131,22 @@ def decide(trials: Sequence[Trial], seed: int = 0) -> Verdict:
         t.theirs for t in proven
     )
     return Verdict(outcome="recommended", rung=chosen, why=why, chosen=chosen, tests=tests)
+
+
+def draft_shown(trials: Sequence[Trial]) -> Test | None:
+    """What showing the model its bad draft does: an edit against a blind sample, both of one call, on all failing drafts
+    (nothing was chosen by them here), two-sided. None where no draft has both.
+    """
+    failing = [t for t in trials if DRAFT in t and not t[DRAFT].passed]
+    found = _test(EDIT, RESAMPLE, failing)
+    return replace(found, p=mcnemar(found.won, found.lost)) if found.pairs else None
+
+
+def shown_words(test: Test) -> str:
+    """That in words."""
+    if test.p > ALPHA:
+        return f"showing the draft: no difference seen; {test}"
+    return f"showing the draft {'helps' if test.won > test.lost else 'hurts'}; {test}"
 
 
 def share(trials: Sequence[Trial], name: str, counts: Callable[[Outcome], bool] | None = None) -> Share:

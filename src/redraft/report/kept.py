@@ -46,6 +46,15 @@ def drafts_of(events: Sequence[Event]) -> list[Drafts]:
     return [_drafts(scope, attempts, last.get(scope), ended=scope in ends) for scope, attempts in found.items()]
 
 
+def auto_of(events: Sequence[Event]) -> str:
+    """What `auto` took and why, for a run or a whole batch: `refine: nothing was calibrated for ...`; empty where a strategy
+    was named.
+    """
+    begun = next((e.data.get("spec") for e in reversed(events) if e.kind in ("run", "batch")), None)
+    auto = begun.get("auto") if isinstance(begun, Mapping) else None
+    return f"{auto.get('took')}: {auto.get('why')}" if isinstance(auto, Mapping) else ""
+
+
 def outermost(found: Sequence[Drafts]) -> Iterator[Drafts]:
     """Those that are not nested in an attempt of another one."""
     for drafts in found:

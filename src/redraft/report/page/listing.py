@@ -7,20 +7,22 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from redraft.errors import StoreError
 from redraft.jsonable import as_text
 from redraft.record import digest
+from redraft.report.page.evaluation import KIND, item_ids
 from redraft.report.page.redact import Redactor
 from redraft.report.page.shown import asked
 from redraft.report.page.standing import Shot, Standing, shot_of, standing, totals
 from redraft.report.page.story import readable
 from redraft.store.kept import KeptRun
 from redraft.store.sqlite import SqliteStore
-from redraft.types import Event
+from redraft.types import Event, Usage
 
 _NOT_YET = Standing(outcome=None, text="not ended")
+_MANY = Standing(outcome=None, text="an evaluation compares many runs: see its page")
 _ITSELF = Standing(outcome=None, text="a single shot itself")
 
 
@@ -41,7 +43,9 @@ class Row:
     @property
     def tone(self) -> str:
         """How it ended, at a glance."""
-        return {"passed": "good", "threshold": "good", "critic_ok": "good", "error": "bad"}.get(self.state, "open")
+        return {"passed": "good", "complete": "good", "threshold": "good", "critic_ok": "good", "error": "bad"}.get(
+            self.state, "open"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +53,13 @@ class Group:
     """Runs that belong together."""
 
     name: str
-    """Of the batch; empty for runs that are part of none."""
+    """Of the batch or evaluation; empty for runs that are part of none."""
     text: str
     """How far it has come."""
     rows: tuple[Row, ...]
+    kind: str = "Batch"
+    page: bool = False
+    """It has a page of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +87,7 @@ class Lister:
         self._store = store
         self._redactor = redactor
         self._shots: dict[str, Shot] = {}
+        self._evaluations: dict[tuple[str, str | None], Evaluated | None] = {}
 
     def mark(self) -> str:
         """It changes with each write to the store, whoever writes; looking costs no query."""
@@ -97,12 +105,13 @@ class Lister:
         runs = self._store.runs(limit)
         batches = {run.run_id for run in runs if run.strategy in (None, "batch") and not run.drafts and not run.calls}
         logs = {run_id: events for run_id in batches if (events := self._batch(run_id))}
-        single = [run for run in runs if run.run_id not in logs]
-        stands = self._standings(single)
-        rows = [self._row(run, *stands[run.run_id]) for run in single]
+        found = {run.run_id: told for run in runs if (told := self._evaluated(run)) is not None}
+        single = [found[run.run_id].run if run.run_id in found else run for run in runs if run.run_id not in logs]
+        stands = self._standings([run for run in single if run.run_id not in found])
+        rows = [self._row(run, *stands.get(run.run_id, (_MANY, False))) for run in single]
         return Listing(
             store=str(self._store.path),
-            groups=tuple(self._groups(rows, logs)),
+            groups=tuple(self._groups(rows, logs, found)),
             limit=limit,
             shown=len(runs),
             kept=len(self._store.run_ids()),
@@ -118,13 +127,33 @@ class Lister:
         events = self._store.read(run_id)
         return events if any(e.kind == "batch" for e in events) else []
 
-    def _groups(self, rows: Sequence[Row], logs: dict[str, list[Event]]) -> list[Group]:
-        batch_of = {row.run.run_id: _batch_of(row.run.run_id, logs) for row in rows}
-        found = [Group(name="", text="", rows=tuple(r for r in rows if not batch_of[r.run.run_id]))]
+    def _evaluated(self, run: KeptRun) -> Evaluated | None:
+        """The evaluation whose report the run holds; None for another run, and for one that cannot be read."""
+        if run.strategy != KIND or run.drafts:
+            return None
+        key = run.run_id, run.ended
+        if key not in self._evaluations:
+            try:
+                with readable(run.run_id):
+                    self._evaluations[key] = evaluated(run, self._store.read(run.run_id))
+            except StoreError:
+                return None
+        return self._evaluations[key]
+
+    def _groups(
+        self, rows: Sequence[Row], logs: dict[str, list[Event]], evaluations: dict[str, Evaluated]
+    ) -> list[Group]:
+        """An item of several evaluations stands with the newest one."""
+        item_of = {item: name for name, told in reversed(evaluations.items()) for item in told.items}
+        of = {r.run.run_id: item_of.get(r.run.run_id) or _batch_of(r.run.run_id, logs) for r in rows}
+        inside = {name: tuple(r for r in rows if of[r.run.run_id] == name) for name in ("", *evaluations, *logs)}
+        found = [Group(name="", text="", rows=inside[""])]
+        for name, told in evaluations.items():
+            text = f"{len(told.items):,} items"
+            found.append(Group(name=name, text=text, rows=inside[name], kind="Evaluation", page=True))
         for name, events in logs.items():
-            inside = tuple(r for r in rows if batch_of[r.run.run_id] == name)
-            found.append(Group(name=name, text=_progress(events), rows=inside))
-        return [group for group in found if group.rows or group.name]
+            found.append(Group(name=name, text=_progress(events), rows=inside[name]))
+        return [group for group in found if group.rows or (group.name and not group.page)]
 
     def _standings(self, runs: Sequence[KeptRun]) -> dict[str, tuple[Standing, bool]]:
         """Only runs of tasks that have several are read: alone, none can be compared."""
@@ -154,6 +183,35 @@ class Lister:
         return self._shots[run.run_id]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated:
+    """An evaluation in the list."""
+
+    run: KeptRun
+    """With what its items used, and how it ended."""
+    items: frozenset[str]
+    """The ids of their runs."""
+
+
+def evaluated(run: KeptRun, events: Sequence[Event]) -> Evaluated | None:
+    """The same of its events; None while there is no report. Its items' calls are the strategies', not the metric's."""
+    report = next((event.data["report"] for event in reversed(events) if event.kind == KIND), None)
+    if report is None:
+        return None
+    used = sum((Usage(**s["usage"]) for s in report["strategies"]), Usage())
+    whole = replace(
+        run,
+        stop="complete" if report["complete"] else "partial",
+        calls=used.calls,
+        tokens=used.tokens,
+        most_tokens=used.tokens + used.uncertain_tokens,
+        cost=None if used.unpriced else used.cost,
+        most_cost=None if used.unpriced else used.cost + used.uncertain_cost,
+        models=(str(report["model"]),) if report.get("model") else (),
+    )
+    return Evaluated(run=whole, items=frozenset(item_ids(events)))
+
+
 def _asked(task: str) -> str:
     """Named inputs, which the store gives as JSON, as words; as it is, where it was cut."""
     if not task.startswith("{"):
@@ -170,7 +228,7 @@ def _can_be_compared(run: KeptRun) -> bool:
 
 
 def _counts(row: Row) -> bool:
-    return not row.single and row.run.ended is not None
+    return not row.single and row.run.ended is not None and row.run.strategy != KIND
 
 
 def _batch_of(run_id: str, logs: dict[str, list[Event]]) -> str:

@@ -21,6 +21,7 @@ from redraft.jsonable import plain
 from redraft.report.diff import Piece
 from redraft.report.page import shown
 from redraft.report.page.charts import HEIGHT, WIDTH, curve_of
+from redraft.report.page.evaluation import Evaluation
 from redraft.report.page.listing import Listing
 from redraft.report.page.story import Story
 
@@ -34,8 +35,12 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 def report(story: Story, data: Mapping[str, Any]) -> str:
     """One run as a file of its own. `data` is what its reader can save as JSON."""
+    return _page("run.html", story=story, packed=_packed(data), served=False)
+
+
+def _packed(data: Mapping[str, Any]) -> str:
     packed = gzip.compress(json.dumps(data, ensure_ascii=True, default=plain).encode("ascii"), mtime=0)
-    return _page("run.html", story=story, packed=base64.b64encode(packed).decode("ascii"), served=False)
+    return base64.b64encode(packed).decode("ascii")
 
 
 def run_page(story: Story) -> str:
@@ -56,6 +61,16 @@ def list_page(listing: Listing) -> str:
 def list_part(listing: Listing) -> str:
     """What of that page changes."""
     return _rendered("list_main.html", listing=listing, served=True)
+
+
+def evaluation_page(told: Evaluation) -> str:
+    """An evaluation as a page of `redraft view`."""
+    return _page("evaluation.html", told=told, packed="", served=True)
+
+
+def evaluation_report(told: Evaluation, data: Mapping[str, Any]) -> str:
+    """An evaluation as a file of its own, as `report` makes one of a run."""
+    return _page("evaluation.html", told=told, packed=_packed(data), served=False)
 
 
 def error_page(title: str, text: str) -> str:
@@ -109,6 +124,7 @@ def _environment() -> Environment:
         cut=shown.cut,
         score=shown.score,
         gain=shown.gain,
+        chance=shown.chance,
         money=shown.money,
         cost=shown.cost_of,
         tokens=shown.tokens_of,

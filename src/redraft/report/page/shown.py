@@ -69,6 +69,11 @@ def gain(value: float) -> str:
     return f"{sign}{score(abs(value))}"
 
 
+def chance(p: float) -> str:
+    """A p value: two places that say something, `< 0.001` below that."""
+    return "< 0.001" if p < 0.001 else f"{p:.2g}"
+
+
 def money(cost: float | None, most: float | None = None) -> str:
     """Dollars; `unknown` where a model has no price; a + where it may be more."""
     if cost is None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from redraft.errors import StoreError
 from redraft.jsonable import as_text
-from redraft.report.kept import drafts_of
+from redraft.report.kept import auto_of, drafts_of
 from redraft.report.page.calls import Call, Clock, calls_of
 from redraft.report.page.cells import Cell, cells_of
 from redraft.report.page.remarks import Remark, remark
@@ -44,6 +44,8 @@ class Story:
     task: str
     inputs: tuple[tuple[str, str], ...]
     strategy: str
+    auto: str
+    """Why `auto` took which strategy; empty where one was named."""
     models: tuple[tuple[str, str], ...]
     """(role, names of models)."""
     seed: int | None
@@ -145,6 +147,7 @@ def _told(run_id: str, events: Sequence[Event]) -> Story:
         task=_task(spec, inputs, calls),
         inputs=inputs,
         strategy=str(spec.get("strategy") or ""),
+        auto=auto_of(events),
         models=tuple(_models(calls)),
         seed=begun.data.get("seed") if begun else None,
         redraft=str(spec.get("redraft") or ""),

@@ -102,7 +102,7 @@
 
   // j and k: through drafts, or runs.
   const step = (by) => {
-    const stops = all("article.card, tr.run:not([hidden])");
+    const stops = all("article.card, tr.run:not([hidden])").filter((s) => s.getClientRects().length);
     const now = stops.findIndex((s) => s.classList.contains("here") || s === document.activeElement);
     const next = stops[Math.min(stops.length - 1, Math.max(0, now < 0 ? (by > 0 ? 0 : stops.length - 1) : now + by))];
     if (!next) return;
