@@ -26,8 +26,6 @@ TEXTS = {page: page.read_text(encoding="utf-8") for page in doc_blocks.pages()}
 BLOCKS = [block for page, text in TEXTS.items() for block in read_blocks(page, text)]
 CONSOLE = [block for block in BLOCKS if block.language == "console"]
 PARSED = [block for block in BLOCKS if block.language in doc_blocks.PARSED and block.how != "skip"]
-NOT_MARKED_YET = {"docs/proactive.md", "docs/pasr.md"}
-"""Pages whose console blocks do not say yet why they are not run."""
 
 
 def runs_in(block, tier=None):
@@ -195,7 +193,7 @@ def test_every_block_is_run_or_says_why_not():
     silent = [
         b for b in CONSOLE if b.how is None and any(arguments[0] == "redraft" for arguments, _ in commands(b.code))
     ]
-    assert [str(b) for b in silent if str(b.page.relative_to(ROOT)) not in NOT_MARKED_YET] == []
+    assert [str(b) for b in silent] == []
 
 
 def test_every_directive_is_understood():
