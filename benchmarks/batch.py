@@ -1,14 +1,14 @@
-"""What a batch costs beside a bare asyncio loop over the same model: `python benchmarks/batch.py [--items N] [--dspy]`.
+"""What a batch costs beside a bare asyncio loop over the same model.
 
-10,000 items of 3 calls, each of which takes 20 ms, 500 at once; the run store is on. The bare loop keeps nothing, judges
-nothing and counts nothing. Two models: a loopback server that is asked through the official client, as one has it, and a
-function in this process, which costs next to nothing, so that what is left is redraft itself. The cases run in turn, each
-in a process of its own, so that its peak memory is its own; the best round counts. Rates say little on another machine;
-the ratios were taken on the same one at the same time. Where other programs take part of the machine, the processor time an
-item says more than the rate: it is this process's alone, the server's is not in it.
+10,000 items (unless fewer are asked for) of 3 calls, each of which takes 20 ms, 500 at once; the run store is on.
+The bare loop keeps nothing, judges nothing and counts nothing. Two models: a loopback server that is asked through
+the official client, as one has it, and a function in this process, which costs next to nothing, so that what is
+left is redraft itself. The cases run in turn, each in a process of its own, so that its peak memory is its own; the
+best round counts. Rates say little on another machine; the ratios were taken on the same one at the same time.
+Where other programs take part of the machine, the processor time an item says more than the rate: it is this
+process's alone, the server's is not in it.
 """
 
-import argparse
 import asyncio
 import contextlib
 import importlib
@@ -20,6 +20,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+import record
 
 LATENCY = 0.02
 CONCURRENCY = 500
@@ -227,7 +229,7 @@ def child(name, n, wire):
 
 
 def measure(name, n, wire):
-    command = [sys.executable, __file__, "--child", name, "--items", str(n), *(["--wire"] if wire else [])]
+    command = [sys.executable, __file__, "--child", name, str(n), str(wire)]
     out = subprocess.run(command, capture_output=True, text=True, check=False)
     if out.returncode:
         raise SystemExit(out.stderr)
@@ -240,37 +242,41 @@ def table(what, names, n, rounds, *, wire):
         for name in names:
             taken[name].append(measure(name, n, wire))
             print(f"{name}: {taken[name][-1]}", file=sys.stderr, flush=True)
-    floor = min(t["wall"] for t in taken[names[0]])
-    print(f"\n{what}: {n} items x 3 calls, {CONCURRENCY} at once, {rounds} rounds in turn")
-    print(f"{'':36}{'items/s':>9}{'ratio':>8}{'(median)':>10}{'CPU ms':>8}{'peak MB':>9}{'failed':>8}")
+    floor, rows = taken[names[0]], []
     for name in names:
         best = min(taken[name], key=lambda t: t["wall"])
-        ratios = [f["wall"] / t["wall"] for f, t in zip(taken[names[0]], taken[name], strict=True)]
-        rate, peak = n / best["wall"], max(t["peak"] for t in taken[name])
-        cpu = min(t["cpu"] for t in taken[name]) / n * 1000
-        print(
-            f"{name:36}{rate:9.0f}{floor / best['wall']:8.0%}{statistics.median(ratios):10.0%}{cpu:8.2f}{peak:9.0f}"
-            f"{best['failed']:8}",
-            flush=True,
-        )
+        ratios = [f["wall"] / t["wall"] for f, t in zip(floor, taken[name], strict=True)]
+        rows.append({
+            "batch": name,
+            "by": "floor" if name == names[0] else "dspy" if name in PEERS else "redraft",
+            "items/s": n / best["wall"],
+            "of bare": min(t["wall"] for t in floor) / best["wall"],
+            "median": statistics.median(ratios),
+            "CPU ms": min(t["cpu"] for t in taken[name]) / n * 1000,
+            "peak MB": round(max(t["peak"] for t in taken[name])),
+            "failed": best["failed"],
+        })  # fmt: skip
+    about = f"{n:,} items x 3 calls of 20 ms, {CONCURRENCY} at once; best of {rounds} rounds in turn; CPU an item"
+    return record.Table(what, about, rows, {"items/s": "high", "CPU ms": "low", "peak MB": "low"})
 
 
-def main():
-    parser = argparse.ArgumentParser()
+def tables(given):
+    peers = [*PEERS] if given.dspy else []
+    yield table("On a loopback server, by the official client", [*CASES, *peers], given.items, given.rounds, wire=True)
+    if not given.wire:
+        yield table("On a function in this process", [*CASES], given.items, given.rounds, wire=False)
+
+
+def more(parser):
     parser.add_argument("--items", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--dspy", action="store_true", help="DSPy beside it, on the same server")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--wire", action="store_true", help="the server alone")
-    given = parser.parse_args()
-    if given.child:
-        child(given.child, given.items, given.wire)
-        return
-    peers = [*PEERS] if given.dspy else []
-    table("a loopback server, the official client", [*CASES, *peers], given.items, given.rounds, wire=True)
-    if not given.wire:
-        table("a function in this process", [*CASES], given.items, given.rounds, wire=False)
 
 
 if __name__ == "__main__":
-    main()
+    if "--child" in sys.argv:
+        _, name, n, wire = sys.argv[1:]
+        child(name, int(n), wire == "True")
+    else:
+        record.main("batch", "What a batch costs", tables, more, about=__doc__)

@@ -1,4 +1,4 @@
-"""What Refine and BestOfN cost by themselves, beside DSPy's: `python benchmarks/methods.py`, or `make bench`.
+"""What Refine and BestOfN cost by themselves, beside DSPy's, in one process.
 
 Two questions, both answered in one run with dspy in the same process: how long 200 BestOfN(N=4) take when all run at the
 same time and the model needs 50 ms for each of the 800 replies, and what one model call costs inside a Refine(N=3) that
@@ -14,8 +14,10 @@ import itertools
 import statistics
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+
+import record
 
 MANY, N, LATENCY = 200, 4, 0.05
 ANSWER = "Paris, since 987, with a few pauses."
@@ -164,7 +166,7 @@ def floor_parallel() -> float:
     return asyncio.run(work())
 
 
-def measure_parallel(runs: int, *, with_dspy: bool) -> None:
+def measure_parallel(runs: int, *, with_dspy: bool) -> record.Table:
     cases: dict[str, Callable[[], float]] = {
         "floor: 800 bare awaited replies": floor_parallel,
         "redraft BestOfN(N=4, concurrency=4)": own_parallel,
@@ -173,18 +175,33 @@ def measure_parallel(runs: int, *, with_dspy: bool) -> None:
         cases["dspy.BestOfN.batch, 200 threads"] = lambda: their_parallel(MANY)
         cases["dspy.BestOfN.batch, 64 threads"] = lambda: their_parallel(64)
     taken: dict[str, list[float]] = {name: [] for name in cases}
+    used: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(runs):
         for name, case in cases.items():
             gc.collect()
+            cpu = time.process_time()
             taken[name].append(case())
-    print(f"{MANY} x BestOfN({N}), all at once, a model of {LATENCY * 1e3:.0f} ms: wall seconds, {runs} runs in turn")
-    print(f"{'':44}{'min':>8}{'median':>8}{'target':>8}")
-    for name, seconds in taken.items():
-        target = TARGET_SECONDS if name.startswith("redraft") else ""
-        print(f"{name:44}{min(seconds):8.3f}{statistics.median(seconds):8.3f}{target:>8}")
+            used[name].append(time.process_time() - cpu)
+    rows = [
+        {
+            "method": name,
+            "by": by(name),
+            "wall s": min(seconds),
+            "median": statistics.median(seconds),
+            "target": TARGET_SECONDS if name.startswith("redraft") else None,
+            "CPU s": min(used[name]),
+        }
+        for name, seconds in taken.items()
+    ]
+    about = f"{MANY} x BestOfN({N}), all at once, a model of {LATENCY * 1e3:.0f} ms; least of {runs} runs in turn"
+    return record.Table("At once", about, rows, {"wall s": "low", "CPU s": "low"})
 
 
-def measure_refine(windows: int, *, with_dspy: bool) -> None:
+def by(name: str) -> str:
+    return next((who for who in ("redraft", "dspy") if name.startswith(who)), "floor")
+
+
+def measure_refine(windows: int, *, with_dspy: bool) -> record.Table:
     cases = {"redraft Refine(N=3)": own_refine()} | ({"dspy.Refine(N=3)": their_refine()} if with_dspy else {})
     taken: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(windows):
@@ -193,32 +210,33 @@ def measure_refine(windows: int, *, with_dspy: bool) -> None:
             cpu = time.process_time()
             calls = case()
             taken[name].append((time.process_time() - cpu) / calls * 1e6)
-    print(
-        f"\nRefine(N=3) that never passes, with advice: CPU us a model call (5 calls each); {windows} windows in turn"
-    )
-    print(f"{'':44}{'min':>8}{'median':>8}")
-    for name, us in taken.items():
-        print(f"{name:44}{min(us):8.0f}{statistics.median(us):8.0f}")
+    rows = [
+        {"method": name, "by": by(name), "CPU us": min(us), "median": statistics.median(us)}
+        for name, us in taken.items()
+    ]
     if with_dspy:
-        mine, theirs = taken.values()
-        ratio = min(mine) / min(theirs), statistics.median(mine) / statistics.median(theirs)
-        print(f"{'ratio':44}{ratio[0]:8.2f}{ratio[1]:8.2f}   target {TARGET_RATIO:.2f}")
+        theirs = taken["dspy.Refine(N=3)"]
+        for row, us in zip(rows, taken.values(), strict=True):
+            row["x dspy"] = min(us) / min(theirs)
+    about = f"Refine(N=3) that never passes, with advice: CPU a model call, 5 calls each; {windows} windows in turn"
+    return record.Table("With advice", f"{about}; target {TARGET_RATIO:.2f} of dspy's", rows, {"CPU us": "low"})
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure Refine and BestOfN beside DSPy's.")
-    parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--windows", type=int, default=30)
-    options = parser.parse_args()
+def measure(options: argparse.Namespace) -> Iterator[record.Table]:
     with_dspy = importlib.util.find_spec("dspy") is not None
     warnings.simplefilter("ignore")
     if with_dspy:
         import dspy
 
         dspy.disable_logging()
-    measure_parallel(options.runs, with_dspy=with_dspy)
-    measure_refine(options.windows, with_dspy=with_dspy)
+    yield measure_parallel(options.runs, with_dspy=with_dspy)
+    yield measure_refine(options.windows, with_dspy=with_dspy)
+
+
+def more(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--windows", type=int, default=30)
 
 
 if __name__ == "__main__":
-    main()
+    record.main("methods", "What Refine and BestOfN themselves cost", measure, more, about=__doc__)

@@ -1,4 +1,4 @@
-"""What redraft costs by itself, beside DSPy and a bare awaited model: `make bench`, or `python benchmarks/overhead.py`.
+"""What redraft costs by itself, beside DSPy and a bare awaited model, all in one process.
 
 The model answers at once, so all that is measured is the library. Every case takes its short windows in turn with the
 others, so that all of them meet the same machine; the least of many windows is the cost, the median is the cost here
@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import record
+
 ROOT = Path(__file__).parent.parent
 FRONT = "from redraft import Refine, SelfRefine, Predict, checks"
 HEAVY = ("openai", "pydantic", "pydantic_ai", "torch", "xllamacpp", "litellm", "dspy", "asyncio")
@@ -35,10 +37,10 @@ ANSWER = "Paris, since 987, with a few pauses."
 # Imports
 
 
-def child(code: str) -> float:
+def child(code: str, program: str = sys.executable) -> float:
     """CPU milliseconds of a new interpreter, user and system."""
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPROFILEIMPORTTIME")}
-    process = subprocess.Popen([sys.executable, "-c", code], env=env, cwd=tempfile.gettempdir())
+    process = subprocess.Popen([program, "-W", "ignore", "-c", code], env=env, cwd=tempfile.gettempdir())
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
@@ -46,15 +48,15 @@ def child(code: str) -> float:
     return (used.ru_utime + used.ru_stime) * 1e3
 
 
-def loaded(statement: str) -> str:
-    """Which of the heavy modules, and how many modules in all, a statement loads."""
+def loaded(statement: str) -> tuple[int, str]:
+    """How many modules a statement loads, and which of the heavy ones."""
     code = f"import sys, json; was = {{*sys.modules}}; {statement}; print(json.dumps([*{{*sys.modules}} - was]))"
     names = json.loads(subprocess.check_output([sys.executable, "-c", code], cwd=tempfile.gettempdir()))
     heavy = [name for name in HEAVY if name in names and not statement.endswith(name)]
-    return f"{len(names):5d}  {', '.join(heavy) or 'none'}"
+    return len(names), ", ".join(heavy) or "none"
 
 
-def measure_imports(runs: int, *, with_dspy: bool) -> None:
+def measure_imports(runs: int, *, with_dspy: bool) -> record.Table:
     subprocess.run([sys.executable, "-m", "compileall", "-q", str(ROOT / "src" / "redraft")], check=True)
     cases = [(code, target) for code, target in IMPORTS if with_dspy or "dspy" not in code]
     for code, _ in cases:
@@ -63,12 +65,20 @@ def measure_imports(runs: int, *, with_dspy: bool) -> None:
     for _ in range(runs):
         for code, figures in taken.items():
             figures.append(child(code))
-    bare = taken["pass"]
-    print(f"CPU ms of an import in a new process, without the bare interpreter's {min(bare):.1f}; {runs} runs in turn")
-    print(f"{'':58}{'min':>7}{'median':>8}{'target':>8}  modules, of the heavy ones")
+    bare, rows = taken["pass"], []
     for code, target in cases:
-        least, median = min(taken[code]) - min(bare), statistics.median(taken[code]) - statistics.median(bare)
-        print(f"{code:58}{least:7.1f}{median:8.1f}{target or '':>8}  {loaded(code)}")
+        count, heavy = loaded(code)
+        rows.append({
+            "import": code,
+            "by": "redraft" if "redraft" in code else "dspy" if "dspy" in code else "floor",
+            "CPU ms": min(taken[code]) - min(bare),
+            "median": statistics.median(taken[code]) - statistics.median(bare),
+            "target": target,
+            "modules": count,
+            "of the heavy ones": heavy,
+        })  # fmt: skip
+    about = f"CPU of a new process without the bare interpreter's {min(bare):.1f} ms; least of {runs} runs in turn"
+    return record.Table("Imports", about, rows, {"CPU ms": "low"})
 
 
 # Calls
@@ -166,6 +176,20 @@ def own_cases(folder: str) -> Iterator[tuple[str, Window]]:
 
 
 OWN = "Predict, SQLite, token budget"
+DSPY = "dspy.Predict"
+ALIKE = {
+    "64 tasks at once": {
+        *(f"Predict, memory, token budget, {TASKS} tasks", f"{OWN}, {TASKS} tasks"),
+        *(f"{DSPY}, {TASKS} tasks (acall)", f"{DSPY}.batch, 8 threads"),
+    },
+    "a sync call": {"Predict, sync call, a run each", DSPY},
+    "a sync call of a strategy": {"Refine(N=3), sync call", "dspy.BestOfN(N=3)"},
+    "awaited, a run each": {
+        *("Predict, await acall(...), a run each", "Refine(N=3), await acall(...)"),
+        "SelfRefine(rounds=2), await acall(...)",
+    },
+}
+"""What is called in the same way, and compares."""
 
 
 async def _reward(_: Any, __: Any) -> float:
@@ -239,9 +263,6 @@ def dspy_cases() -> Iterator[tuple[str, Window]]:
     yield "dspy.BestOfN(N=3)", best_of
 
 
-DSPY = "dspy.Predict"
-
-
 def measure(cases: dict[str, Window], windows: int) -> dict[str, tuple[list[float], list[float]]]:
     """CPU and wall microseconds a call, of each window."""
     for case in cases.values():
@@ -258,30 +279,39 @@ def measure(cases: dict[str, Window], windows: int) -> dict[str, tuple[list[floa
     return taken
 
 
-def measure_calls(windows: int, *, with_dspy: bool) -> None:
+def measure_calls(windows: int, *, with_dspy: bool) -> record.Table:
     with tempfile.TemporaryDirectory(prefix="redraft-bench-") as folder:
         cases = dict(own_cases(folder)) | (dict(dspy_cases()) if with_dspy else {})
         taken = measure(cases, windows)
-    print(f"\nus an LM call, without latency; {windows} windows in turn; target {TARGET_US} for '{OWN}'")
-    print(f"{'':44}{'CPU min':>9}{'median':>8}{'wall min':>10}{'median':>8}{'x ' + DSPY if with_dspy else '':>16}")
-    for name, (cpu, wall) in taken.items():
-        figures = f"{min(cpu):9.1f}{statistics.median(cpu):8.1f}{min(wall):10.1f}{statistics.median(wall):8.1f}"
-        ratio = f"{min(cpu) / min(taken[DSPY][0]):16.2f}" if with_dspy else ""
-        print(f"{name:44}{figures}{ratio}")
+    rows = [
+        {
+            "case": next((case for case, names in ALIKE.items() if name in names), "awaited, in one run"),
+            "call": name,
+            "by": "floor" if name.startswith("floor") else "dspy" if "dspy" in name else "redraft",
+            "CPU us": min(cpu),
+            "CPU median": statistics.median(cpu),
+            "wall us": min(wall),
+            "wall median": statistics.median(wall),
+            f"x {DSPY}": min(cpu) / min(taken[DSPY][0]) if with_dspy else None,
+        }
+        for name, (cpu, wall) in taken.items()
+    ]
+    rows.sort(key=lambda row: row["case"])
+    about = f"microseconds a call of a model that answers at once; least of {windows} windows in turn; target {TARGET_US} for '{OWN}'"
+    return record.Table("Calls", about, rows, {"CPU us": "low", "wall us": "low"})
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure redraft's own overhead.")
+def run(options: argparse.Namespace) -> Iterator[record.Table]:
+    with_dspy = importlib.util.find_spec("dspy") is not None
+    warnings.simplefilter("ignore")
+    yield measure_imports(options.runs, with_dspy=with_dspy)
+    yield measure_calls(options.windows, with_dspy=with_dspy)
+
+
+def more(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=int, default=15, help="new processes for each import")
     parser.add_argument("--windows", type=int, default=40, help="windows for each kind of call")
-    options = parser.parse_args()
-    with_dspy = importlib.util.find_spec("dspy") is not None
-    if not with_dspy:
-        print("dspy is not installed: only redraft is measured (`make bench` installs it)\n")
-    warnings.simplefilter("ignore")
-    measure_imports(options.runs, with_dspy=with_dspy)
-    measure_calls(options.windows, with_dspy=with_dspy)
 
 
 if __name__ == "__main__":
-    main()
+    record.main("overhead", "What the library itself costs", run, more, about=__doc__)

@@ -1,22 +1,22 @@
 """How long the page of a large run takes: read from the store, told, written as HTML, and opened in a real Chromium.
 
-    .venv-browser/bin/python benchmarks/page.py [EVENTS]
-
-Without Playwright or a Chromium the last line is left out.
+Without Playwright or a Chromium (`.venv-browser` has the one, and the system the other) the last line is left out.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import itertools
 import random
 import shutil
-import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import record
 
 from redraft import Predict, Refine, Run, checks, context
 from redraft.report.page import render
@@ -44,11 +44,15 @@ def large(store: SqliteStore, events: int) -> None:
         asyncio.run(Run(run_id="large", seed=1).execute(strategy, {"task": "Write about a city by a river at night"}))
 
 
+ROWS: list[dict[str, Any]] = []
+
+
 def timed(what: str, work: Callable[[], T]) -> T:
-    """The work's value; how long it took goes to stdout."""
+    """The work's value; how long it took becomes a row."""
     wall, cpu = time.perf_counter(), time.process_time()
     value = work()
-    print(f"{what:<22} {time.perf_counter() - wall:7.3f} s   {time.process_time() - cpu:7.3f} s of CPU here")
+    taken = {"wall s": time.perf_counter() - wall, "CPU s": time.process_time() - cpu}
+    ROWS.append({"step": what, "by": record.OURS, **taken})
     return value
 
 
@@ -63,20 +67,19 @@ def opened(file: Path) -> None:
         return
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        ready = []
         for _ in range(3):
             page = browser.new_page()
             page.goto(file.as_uri())
-            ready = page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd")
-            print(f"{'opened in Chromium':<22} {ready / 1000:7.3f} s")
+            ready.append(page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd") / 1000)
             page.close()
+        ROWS.append({"step": "opened in Chromium, best of 3", "by": record.OURS, "wall s": min(ready)})
         browser.close()
 
 
-def main() -> None:
-    """Print the table."""
-    events = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+def tables(options: argparse.Namespace) -> Iterator[record.Table]:
     with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "runs.db") as store:
-        large(store, events)
+        large(store, options.events)
         redactor = Redactor()
         found = timed("read", lambda: store.read("large"))
         found = timed("secrets left out", lambda: redactor.events(found))
@@ -85,11 +88,16 @@ def main() -> None:
         report = timed(
             "report, with its JSON", lambda: render.report(told, run_data(store.run("large"), found, redactor))
         )
-        print(f"{len(found)} events, page {len(page) / 1000:,.0f} kB, report {len(report) / 1000:,.0f} kB")
         file = Path(folder) / "report.html"
         file.write_text(report, encoding="utf-8")
         opened(file)
+    about = f"{len(found):,} events; page {len(page) / 1000:,.0f} kB, report {len(report) / 1000:,.0f} kB; once"
+    yield record.Table("A page", about, ROWS)
+
+
+def more(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--events", type=int, default=1000)
 
 
 if __name__ == "__main__":
-    main()
+    record.main("page", "How long the page of a large run takes", tables, more, about=__doc__, seeds=(1,))

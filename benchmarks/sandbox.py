@@ -1,4 +1,4 @@
-"""What the jail costs: `python benchmarks/sandbox.py`. Beside a bare child process that holds nothing, and, where they
+"""What the jail costs. Beside a bare child process that holds nothing, and, where they
 can start, DSPy's interpreter (its own process of Deno and Pyodide) and other interpreters of redraft.
 
 A figure is the median of many; the least says what the machine can do when nobody else uses it. RSS is of the child.
@@ -12,9 +12,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import record
 
 from redraft.sandbox import Jail
 
@@ -23,9 +25,12 @@ TARGETS = {"start": 60.0, "cell": 60.0, "hand-over of 100 MB": 200.0, "8 calls o
 ECHO = "import os\nwhile d := os.read(0, 4096): os.write(1, d)"
 
 
-def row(what: str, unit: str, times: list[float], note: str = "") -> None:
-    target = f"(target {TARGETS[what]:g})" if what in TARGETS else ""
-    print(f"{what:<32} {statistics.median(times):9.1f} {unit:<3} least {min(times):9.1f}  {note} {target}".rstrip())
+ROWS: list[dict[str, Any]] = []
+
+
+def row(what: str, unit: str, times: list[float], note: str = "", by: str = record.OURS) -> None:
+    figures = {"median": statistics.median(times), "least": min(times), "unit": unit, "target": TARGETS.get(what)}
+    ROWS.append({"what": what, "by": by, **figures, "note": note})
 
 
 async def timed(call: Callable[[], Awaitable[Any]], times: int, scale: float) -> list[float]:
@@ -51,7 +56,7 @@ def floor() -> None:
         before = time.perf_counter()
         subprocess.run([*command, "pass"], check=True)
         starts.append((time.perf_counter() - before) * 1e3)
-    row("bare Python, start and end", "ms", starts)
+    row("bare Python, start and end", "ms", starts, by=record.FLOOR)
     with subprocess.Popen([*command, ECHO], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as echo:
         assert echo.stdin is not None
         assert echo.stdout is not None
@@ -61,7 +66,7 @@ def floor() -> None:
             os.write(echo.stdin.fileno(), b"x" * 64)
             os.read(echo.stdout.fileno(), 4096)
             turns.append((time.perf_counter() - before) * 1e6)
-        row("bare pipe, there and back", "us", turns)
+        row("bare pipe, there and back", "us", turns, by=record.FLOOR)
 
 
 async def small(runs: int) -> None:
@@ -83,7 +88,7 @@ async def small(runs: int) -> None:
         "cell that prints 100 lines", "us", await timed(lambda: jail.execute("for i in range(100): print(i)"), 100, 1e6)
     )
     row("close", "ms", await timed(lambda: _closed(jail, start), 5, 1e3), "with a start before each")
-    print(f"{'idle RSS':<32} {empty / MB:9.1f} MB")
+    row("idle RSS", "MB", [empty / MB])
     await jail.close()
 
 
@@ -156,41 +161,43 @@ async def longest_block(found: list[float]) -> None:
         found.append(most)
 
 
-def peers() -> None:
+def peers() -> Iterator[str]:
+    """What DSPy's interpreter takes, or why it is not here."""
     try:
         from dspy.primitives.python_interpreter import PythonInterpreter
     except ImportError as error:
-        print(f"DSPy's interpreter: not here ({error})")
+        yield f"DSPy's interpreter: not here ({error})"
         return
     try:
         before = time.perf_counter()
         with PythonInterpreter() as peer:
             peer.execute("x = 1 + 1")
-            row("DSPy: start and first cell", "ms", [(time.perf_counter() - before) * 1e3])
+            row("DSPy: start and first cell", "ms", [(time.perf_counter() - before) * 1e3], by="dspy")
             cells = []
             for _ in range(50):
                 before = time.perf_counter()
                 peer.execute("x = 1 + 1")
                 cells.append((time.perf_counter() - before) * 1e6)
-            row("DSPy: cell", "us", cells)
+            row("DSPy: cell", "us", cells, by="dspy")
     except Exception as error:  # noqa: BLE001 - whatever keeps it from starting
-        print(f"DSPy's interpreter did not start: {type(error).__name__}: {' '.join(str(error).split())[:200]}")
+        yield f"DSPy's interpreter did not start: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=25, help="starts")
-    parser.add_argument(
-        "--sizes", type=int, nargs="*", default=[10, 100], help="MB to hand over; 1024 needs some 3 GB free"
-    )
-    options = parser.parse_args()
-    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs, Python {sys.version.split()[0]}")
+def tables(options: argparse.Namespace) -> Iterator[record.Table]:
     floor()
     asyncio.run(small(options.runs))
     asyncio.run(eight_calls())
     asyncio.run(big(options.sizes))
-    peers()
+    notes = [*peers()]
+    yield record.Table("The jail", f"median and least of many; {options.runs} starts", ROWS, notes=notes)
+
+
+def more(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--runs", type=int, default=25, help="starts")
+    parser.add_argument(
+        "--sizes", type=int, nargs="*", default=[10, 100], help="MB to hand over; 1024 needs some 3 GB free"
+    )
 
 
 if __name__ == "__main__":
-    main()
+    record.main("sandbox", "What the jail costs", tables, more, about=__doc__)

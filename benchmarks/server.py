@@ -1,15 +1,12 @@
 """What `redraft serve` costs: pass-through beside the direct upstream (and optillm, where it is given), how soon a client's
 leaving ends its calls, memory, and how many streams it holds.
 
-    .venv-doors/bin/python benchmarks/server.py [--held 1000] [--seconds 60] [--optillm URL]
-
 All on loopback, each in a process of its own: an upstream that answers after 20 ms, the server, the clients. Ratios are
 what counts: the machine's noise is in all of them.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -21,6 +18,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+import record
 
 LATENCY = 0.02
 TEXT = "La Maison is warm. The soup is hot. Go there."
@@ -263,20 +262,7 @@ async def measure(args, up, port, pid):
     return told
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--held", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--load", type=float, default=4.0)
-    parser.add_argument("--optillm", type=int, default=0, metavar="PORT", help="where one runs before --upstream-port")
-    parser.add_argument("--upstream-port", type=int, default=0)
-    parser.add_argument("--upstream", type=int, default=0, help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.upstream:
-        with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(upstream(args.upstream))
-        return
+def measured(args):
     up, port = args.upstream_port or free_port(), free_port()
     env = {
         **os.environ,
@@ -293,8 +279,50 @@ def main():
         upstream_command = [sys.executable, str(Path(__file__).resolve()), "--upstream", str(up)]
         command = [sys.executable, "-m", "redraft", "serve", "--port", str(port), "-q"]
         with process(upstream_command, up, env=env), process(command, port, cwd=folder, env=env) as served:
-            print(json.dumps(asyncio.run(measure(args, up, port, served.pid)), indent=1))
+            return asyncio.run(measure(args, up, port, served.pid))
+
+
+def tables(args):
+    told = measured(args)
+    through = [
+        {
+            "to the upstream": "direct" if name == "direct" else f"through {name}",
+            "by": "floor" if name == "direct" else name,
+            "p50 ms, one client": statistics.median(told[name]["p50_ms"]),
+            "requests/s, 50 clients": max(told[name]["rate"]),
+        }
+        for name in ("direct", "redraft", "optillm")
+        if name in told
+    ]
+    about = f"an upstream of 20 ms; median and best of {args.rounds} rounds in turn"
+    better = {"p50 ms, one client": "low", "requests/s, 50 clients": "high"}
+    yield record.Table("Passed through", about, through, better)
+    figures = {
+        "CPU ms of the server, a request passed through": told["cpu_ms_each"],
+        "p50 ms of a refined answer (one draft)": told["refined_p50_ms"],
+        "resident MB, idle": told["idle_rss_mb"],
+        "resident MB, after the load": told["rss_after_load_mb"],
+        **{f"ms from a client's leaving to the end of its calls: {name}": ms for name, ms in told["left_ms"].items()},
+    }
+    if "held" in told:
+        figures |= {f"streams held for {args.seconds:g} s: {key}": value for key, value in told["held"].items()}
+        figures["resident MB, after that"] = told["rss_after_held_mb"]
+    rows = [{"what": what, "by": "redraft", "value": value} for what, value in figures.items() if value is not None]
+    yield record.Table("The server", "of one process", rows)
+
+
+def more(parser):
+    parser.add_argument("--held", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--load", type=float, default=4.0)
+    parser.add_argument("--optillm", type=int, default=0, metavar="PORT", help="where one runs before --upstream-port")
+    parser.add_argument("--upstream-port", type=int, default=0)
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--upstream"]:
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(upstream(int(sys.argv[2])))
+    else:
+        record.main("server", "What `redraft serve` costs", tables, more, about=__doc__)

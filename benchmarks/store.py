@@ -1,25 +1,27 @@
-"""What the run store costs, in microseconds an event: `python benchmarks/store.py`.
+"""What the run store costs, in microseconds an event.
 
 The floor is a bare `sqlite3` autocommit insert of the same rows into the same schema, in the same run. Each figure is
 the best of several rounds taken in turn, so that all of them meet the same machine. It includes the transactions of
 rows that follow later: a case ends when all of its rows are in the database.
 """
 
+import argparse
 import asyncio
 import json
 import shutil
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import record
 
 from redraft.store.sqlite import SqliteStore
 from redraft.types import Event
 
 EVENTS = 1920
 TASKS = 64
-ROUNDS = 7
 DATA = {
     "model": "openai/gpt-4o",
     "role": "author",
@@ -124,25 +126,34 @@ def measure(case: Callable[[SqliteStore], None]) -> tuple[float, float]:
     return wall / EVENTS * 1e6, cpu / EVENTS * 1e6
 
 
-def main() -> None:
-    cases = {
-        "bare sqlite3, autocommit insert": floor,
-        "awaited, one after another": one_after_another,
-        "the same, each waits for its transaction": without_the_plain_file,
-        f"awaited, {TASKS} tasks at once": tasks_at_once,
-        "not awaited": not_awaited,
-        "calls, awaited, one after another": calls_one_after_another,
-        f"calls, awaited, {TASKS} tasks at once": calls_of_tasks_at_once,
-    }
-    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in cases}
-    for _ in range(ROUNDS):
-        for name, case in cases.items():
+CASES = {
+    "bare sqlite3, autocommit insert": floor,
+    "awaited, one after another": one_after_another,
+    "the same, each waits for its transaction": without_the_plain_file,
+    f"awaited, {TASKS} tasks at once": tasks_at_once,
+    "not awaited": not_awaited,
+    "calls, awaited, one after another": calls_one_after_another,
+    f"calls, awaited, {TASKS} tasks at once": calls_of_tasks_at_once,
+}
+
+
+def tables(options: argparse.Namespace) -> Iterator[record.Table]:
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in CASES}
+    for _ in range(options.rounds):
+        for name, case in CASES.items():
             taken[name].append(measure(case))
-    print(f"us an event, best of {ROUNDS} x {EVENTS} events{'':8}wall     CPU")
+    rows = []
     for name, figures in taken.items():
         walls, cpus = zip(*figures, strict=True)
-        print(f"{name:42}{min(walls):6.1f}  {min(cpus):6.1f}")
+        by = "floor" if name.startswith("bare") else "redraft"
+        rows.append({"append": name, "by": by, "wall us": min(walls), "CPU us": min(cpus)})
+    about = f"microseconds an event, best of {options.rounds} x {EVENTS} events in turn"
+    yield record.Table("Events", about, rows, {"wall us": "low", "CPU us": "low"})
+
+
+def more(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rounds", type=int, default=7)
 
 
 if __name__ == "__main__":
-    main()
+    record.main("store", "What the run store costs", tables, more, about=__doc__)
