@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from contextlib import suppress
 
 import pytest
@@ -12,6 +13,8 @@ from redraft.lm.native.table import DOORS
 os.environ["REDRAFT_DISCOVER"] = "0"  # no test meets the developer's own model servers; processes inherit it
 for variable in {key for door in DOORS.values() for key in door.keys}:
     os.environ.pop(variable, None)  # nor spends the developer's money
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 with suppress(ImportError):  # a tier's environment may lack it
     from hypothesis import settings
 
