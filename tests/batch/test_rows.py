@@ -118,6 +118,7 @@ class TestParquet:
     ("text", "says"),
     [
         ("id,a,a\n1,2,3\n", "more than one column 'a'"),
+        ("\nid,a\n1,2\n", "first line is empty"),
         ('id,a\n1,x\n2,"never closed\n3,y\n', "in the row that begins after line 2"),
     ],
 )
@@ -125,3 +126,9 @@ def test_a_table_that_would_lose_something_is_refused(tmp_path, text, says):
     (tmp_path / "t.csv").write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=f"t.csv cannot be read: .*{says}"):
         list(read_rows(str(tmp_path / "t.csv")))
+
+
+def test_a_row_with_too_many_cells_is_told_with_those(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("id,a\n1,2,3,3\n4,5\n", encoding="utf-8")
+    assert list(read_rows(str(path))) == ["a row with more cells than the header: 3, 3", {"id": "4", "a": "5"}]

@@ -117,6 +117,14 @@ def test_without_a_store_nothing_is_proposed_and_none_is_made():
     assert list(Path().iterdir()) == []
 
 
+def test_an_id_that_bash_would_take_for_code_is_not_proposed(kept):
+    with SqliteStore(kept) as store:
+        for run_id in ("ab`id`", "ab $(id)", "ab\nab4", "-x", "ab:\u00e93"):
+            with context(model=ScriptedLM(["x"])), Run(run_id=run_id, store=store):
+                Predict("task -> answer")(task="t")
+    assert values("redraft runs show ab") == ["ab:\u00e93", "ab2", "ab1"]
+
+
 @pytest.mark.parametrize("name", ["runs.db", "redraft.toml"])
 def test_what_cannot_be_read_proposes_nothing(name):
     Path(name).write_text("= no database and no TOML")

@@ -8,7 +8,7 @@ from redraft import Budget, Predict, Refine, SqliteStore
 from redraft.checks import check
 from redraft.evaluate import Evaluate, Example
 from redraft.evaluate.waiting import at_work
-from redraft.journal import MemoryStore
+from redraft.journal import Claim, MemoryStore
 from redraft.testing import FunctionLM, ScriptedLM
 
 short = check(lambda text: len(text) < 12, name="short", tell="Be short.")
@@ -134,6 +134,16 @@ async def test_an_item_that_another_evaluation_works_on_is_waited_for(tmp_path):
     assert len(lm.requests) == sum(bought.values())
     assert {i.run_id for i in one.items if i.strategy == "single shot"} <= {i.run_id for i in two.items}
     assert at_work(store, "nobody") is False
+
+
+def test_the_wait_for_another_evaluation_ends_with_the_time():
+    lm, store = unsteady(), MemoryStore()
+    first = Evaluate(examples(1), metric, store=store)(refine(lm))
+    held, bought = Claim(store, first.items[0].run_id), len(lm.requests)
+    report = Evaluate(examples(1), metric, store=store, budget=Budget(seconds=0.5))(refine(lm))
+    held.release()
+    assert next(item.status for item in report.items if item.strategy == "refine") == "cut_off"
+    assert (report.complete, len(lm.requests)) == (False, bought)
 
 
 def test_a_strategy_that_is_called_like_its_baseline_is_that_baseline():

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections import OrderedDict, namedtuple
 
 import pytest
 
@@ -13,6 +14,7 @@ from redraft import (
     Module,
     Predict,
     Refine,
+    Run,
     SelfRefine,
     SqliteStore,
     check,
@@ -522,3 +524,82 @@ async def test_on_an_event_loop():
     compiled = await optimizer.acompile(Predict("q -> a", lm=learner(0)), examples(2))
     assert len(compiled.demos) == 2
     assert optimizer.report.to_dict()["learned"] == 2
+
+
+def test_two_compilations_at_once_on_one_store_share_what_was_bought():
+    async def answer(request):
+        await asyncio.sleep(0.001)
+        return re.findall(r"word\d+", request.messages[-1]["content"])[-1].upper()
+
+    async def both(store):
+        program = Predict("q -> a", lm=lm)
+        return await asyncio.gather(
+            *[BootstrapFewShot(right, store=store).acompile(program, examples(3)) for _ in "ab"]
+        )
+
+    lm = FunctionLM(answer)
+    one, other = asyncio.run(both(MemoryStore()))
+    assert [demo.q for demo in one.demos] == ["word0", "word1", "word2"]
+    assert one.demos == other.demos
+    assert len(lm.requests) == 3
+
+
+async def test_waiting_for_another_compilation_ends_with_the_time():
+    store, lm = MemoryStore(), learner(0)
+    first = BootstrapFewShot(right, store=store)
+    await first.acompile(Predict("q -> a", lm=lm), examples(1))
+    held = Run(store=store, run_id=first.report.tried[0].run_id)
+    async with held:
+        assert held.seed is not None  # begun: it holds the run
+        late = BootstrapFewShot(right, store=store, budget=Budget(seconds=0.01))
+        compiled = await late.acompile(Predict("q -> a", lm=lm), examples(1))
+    assert (compiled.demos, late.report.stopped.limit) == ((), "seconds")
+    assert late.report.reasons == {"cut off by the budget": 1}
+
+
+Pair = namedtuple("Pair", "say")  # noqa: PYI024
+
+
+class Holder:
+    """No Module: an object that modules are found in."""
+
+    def __init__(self, say):
+        self.say = say
+
+    async def acall(self, **inputs):
+        return await self.say.acall(**inputs)
+
+
+@pytest.mark.parametrize("held", [Pair, lambda say: OrderedDict(say=say), Holder])
+def test_the_student_is_as_it_was_whatever_holds_its_predictors(held):
+    class Program(Module):
+        def __init__(self):
+            self.held = held(Predict("q -> a", lm=learner(0)))
+
+        def predictor(self):
+            return self.held["say"] if isinstance(self.held, dict) else self.held.say
+
+        async def aforward(self, q):
+            return await self.predictor().acall(q=q)
+
+    student = Program()
+    compiled = BootstrapFewShot(right).compile(student, examples(1))
+    assert (len(compiled.predictor().demos), student.predictor().demos) == (1, ())
+    assert type(compiled.held) is type(student.held)
+
+
+def test_a_metric_that_changes_what_it_is_given_changes_no_demo():
+    def empties(example, prediction, trace):
+        trace[0][1].clear()
+        prediction.a.clear()
+        return True
+
+    program = Predict("q -> a: list[str]", lm=ScriptedLM(['["b", "a"]']))
+    (demo,) = BootstrapFewShot(empties).compile(program, examples(1)).demos
+    assert demo.to_dict() == {"q": "word0", "a": ["b", "a"]}
+
+
+@pytest.mark.parametrize("bar", [float("nan"), float("inf"), True, "0.5"])
+def test_a_threshold_that_nothing_could_be_held_against_is_refused(bar):
+    with pytest.raises(InputError, match=r"metric_threshold=.*: give a finite number"):
+        BootstrapFewShot(right, metric_threshold=bar)

@@ -169,6 +169,9 @@ def put(*path_and_value):
         (put("facts", "demos", [{"inputs": {}}]), "facts: damaged .KeyError: 'outputs'"),
         (put("facts", "demos", 3), "facts: damaged"),
         (put("facts", "settings", "x"), "facts: damaged"),
+        (put("facts", "settings", "system", 5), "facts: system=5: a text"),
+        (put("facts", "instructions", None), "facts: instructions=None: a text"),
+        (put("facts", "settings", "sampling", {"extra": {"model": "x"}}), "facts: sampling holds extra"),
         (put("write", "settings", "N", 0), "write: N=0: a whole number, 1 or more"),
         (put("write", "settings", "threshold", "high"), "write: threshold='high'"),
         (put("write", "settings", "rounds", 3), "write: Refine had rounds, which Refine has not"),
@@ -205,6 +208,11 @@ def test_what_is_no_saved_program_is_said(tmp_path, text, why):
         Predict("q -> a").load(tmp_path / "x.json")
     with pytest.raises(ConfigError, match=why):
         redraft.load(tmp_path / "x.json")
+
+
+def test_a_state_that_is_no_mapping_is_said():
+    with pytest.raises(ConfigError, match=r"is no saved program: it is \[1\]"):
+        Predict("q -> a").load_state([1])
 
 
 def test_a_file_that_is_not_there_is_said(tmp_path):
@@ -402,3 +410,40 @@ def test_a_file_of_dspys_for_another_program_is_refused_whole(tmp_path):
     alone = {**DSPY["facts"], "metadata": DSPY["metadata"]}
     predict = Predict("product, tone -> facts: list[str]").load_state(alone)
     assert [demo.facts for demo in predict.demos] == []
+
+
+def test_a_state_is_its_callers_own():
+    state = Predict("q -> a", top_p=0.5).dump_state()
+    before = copy.deepcopy(state)
+    Predict("q -> a", extra={"api_key": "sk-very-secret-0123456789"}).load_state(state)
+    assert state == before
+    program = taught()
+    program.dump_state()["modules"]["facts"]["demos"][0]["outputs"]["facts"].append("changed")
+    assert program.facts.demos[0].facts == ["cleans", "smells"]
+
+
+def test_a_link_stays_one_and_a_private_file_private(tmp_path):
+    real, link = tmp_path / "real.json", tmp_path / "link.json"
+    Predict("q -> a", system="old").save(real)
+    real.chmod(0o600)
+    link.symlink_to(real)
+    Predict("q -> a", system="new").save(link)
+    assert link.is_symlink()
+    assert redraft.load(real).system == "new"
+    assert real.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("name", ["", "x\0y", "n" * 254, "no/x.json"])
+def test_a_name_for_no_file_is_said(tmp_path, name):
+    with pytest.raises(ConfigError, match="cannot be written"):
+        Predict("q -> a").save(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("change", [{"instructions": None}, {"defaults": [1]}])
+def test_a_damaged_predictor_is_said(tmp_path, change):
+    state = Predict("q -> a").dump_state()
+    state["modules"][""] |= change
+    (tmp_path / "p.json").write_text(json.dumps(state))
+    with pytest.raises(ConfigError, match="is damaged: its instructions are no text, or its defaults no JSON object"):
+        redraft.load(tmp_path / "p.json")

@@ -84,7 +84,7 @@ def test_a_file_without_a_size_is_read_whole():
 
 @pytest.mark.parametrize("bypass", [0, 8000])
 def test_a_path_that_cannot_be_one_is_an_error(bypass):
-    with pytest.raises(InputError, match="cannot be read: embedded null byte"):
+    with pytest.raises(InputError, match=r"cannot be read: .*embedded null"):
         RLM("text -> answer", lm=ScriptedLM([]), bypass=bypass)(text=Path("a\0b"))
 
 

@@ -227,6 +227,7 @@ def test_an_upstream_that_speaks_no_http_is_502(data):
         ({"upstreams": {"a": {"base_url": f"http://{'a' * 70}.b/v1"}}}, "cannot be used"),
         ({"upstreams": {"a": {"base_url": "http://h/v1", "api_key_env": 3}}}, r"\[upstreams.a\] api_key_env"),
         ({"upstreams": {"a": {"base_url": "http://h/v1", "api_key_env": "NO_SUCH"}}}, "NO_SUCH, which is not set"),
+        ({"upstreams": {"a": {"base_url": "http://h/v1", "api_key_env": "sk-secret-1"}}}, "not the key that is in it"),
         ({"presets": {"p": MODEL}, "shadow": {"preset": "p"}}, "no upstream"),
         ({"server": {"active": 0.5}}, r"\[server\] active"),
         ({"server": {"patience": float("nan")}}, r"\[server\] patience"),
@@ -240,6 +241,14 @@ def test_an_upstream_that_speaks_no_http_is_502(data):
 def test_a_wrong_setting_is_told_with_its_place(project, place):
     with pytest.raises(ConfigError, match=place) as caught:
         plans_of(project)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["sk-secret\nx-api-key: other", "sk-secret-\u00e9"])
+def test_a_key_that_no_header_can_carry_is_refused_and_not_told(monkeypatch, key):
+    monkeypatch.setenv("UP_KEY", key)
+    with pytest.raises(ConfigError, match="UP_KEY, which no header can carry") as caught:
+        plans_of({"upstreams": {"a": {"base_url": "http://h/v1", "api_key_env": "UP_KEY"}}})
     assert "secret" not in str(caught.value)
 
 

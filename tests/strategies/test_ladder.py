@@ -355,6 +355,13 @@ def test_without_a_majority_the_first_draft_stays(script):
         Majority(3)
 
 
+def test_a_key_that_fails_on_one_draft_is_said_and_the_first_stays(script, capsys):
+    last = Majority(lambda text: re.findall("[0-9]", text)[0])
+    result = BestOfN(write(script("none", "4", "it is 4")), N=3, judge=last)(topic="x")
+    assert (result.review, len(noted(result, "judge_error"))) == ("none", 1)
+    assert "no draft could be picked, the first of the best stays: Majority: IndexError" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("verdict", [7, True, "A"])
 def test_a_judge_without_a_verdict_guesses_nothing(script, verdict):
     lm = script("five words are in here", "here are five words too")

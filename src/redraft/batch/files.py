@@ -90,12 +90,14 @@ def _table_rows(file: IO[str], path: str) -> Iterator[Any]:
     csv.field_size_limit(sys.maxsize)
     rows = csv.DictReader(file, delimiter=_TABLES[Path(path).suffix.lower()], strict=True)
     names = list(rows.fieldnames or ())
+    if not names and rows.fieldnames is not None:
+        raise ValueError("its first line is empty, and should name the columns")
     if twice := [name for name, times in Counter(names).items() if times > 1]:
         raise ValueError(f"its header has more than one column {twice[0]!r}")
     try:
         for row in rows:
             if None in row:
-                yield f"a row with more cells than the header: {as_text(dict.fromkeys(row[None]))}"
+                yield f"a row with more cells than the header: {', '.join(row[None])}"
             else:
                 yield {name: value for name, value in row.items() if value is not None}
     except csv.Error as error:  # a quote that nothing closes would take the rest of the file for one cell

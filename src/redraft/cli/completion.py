@@ -7,6 +7,7 @@ file, RUN a run of the store, and so on; the rest is free text.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ VARIABLE = "_REDRAFT_COMPLETE"
 """Set while a shell asks what to propose; click derives the name from the program's."""
 
 _RUNS = 100
+_WORD = re.compile(r"(?!-)[\w.:@%+=,/-]+")
 _Propose = Callable[[click.Context, str], Iterable["CompletionItem[str]"]]
 
 
@@ -64,7 +66,7 @@ class _Proposed(click.types.StringParamType):
 def _for(parameter: click.Parameter) -> _Propose | None:
     if "--strategy" in parameter.opts:
         return _strategies
-    return _BY_METAVAR.get((parameter.metavar or parameter.name or "").upper().rstrip("."))
+    return _BY_METAVAR.get((parameter.metavar or parameter.name or "").upper().strip("[]."))
 
 
 def _strategies(context: click.Context, typed: str) -> Iterator[CompletionItem[str]]:
@@ -96,7 +98,10 @@ def _folders(context: click.Context, typed: str) -> Iterator[CompletionItem[str]
 
 
 def _run_ids(context: click.Context, typed: str) -> Iterator[CompletionItem[str]]:
-    """The newest runs that begin so. The file is only read: a key press neither makes a store nor brings one up."""
+    """The newest runs that begin so, but for ids that bash, which puts them in without quotes, would take for code.
+
+    The file is only read: a key press neither makes a store nor brings one up.
+    """
     import sqlite3
 
     from redraft.cli.runs import store_path
@@ -107,7 +112,7 @@ def _run_ids(context: click.Context, typed: str) -> Iterator[CompletionItem[str]
         with contextlib.closing(sqlite3.connect(address, uri=True, timeout=1)) as store:
             asked = "SELECT run_id, task FROM runs WHERE substr(run_id, 1, ?) = ? ORDER BY run DESC LIMIT ?"
             rows: list[tuple[str, Any]] = store.execute(asked, (len(typed), typed, _RUNS)).fetchall()
-            for run_id, task in rows:
+            for run_id, task in (row for row in rows if _WORD.fullmatch(row[0])):
                 shown = "".join(c if c.isprintable() else " " for c in str(task or "")[:60])
                 yield CompletionItem(run_id, help=shown)
 

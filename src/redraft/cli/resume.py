@@ -31,8 +31,9 @@ _AMOUNT = click.FloatRange(min=0, min_open=True)
 @click.option("--show", type=click.Choice(["trajectory"]), help="Print every draft, what changed and why.")
 @click.option("--allow-fail", is_flag=True, help="Exit with 0 even if checks did not pass.")
 def resume(run_id: str | None, store: str | None, **given: Any) -> int:
-    """Go on with RUN, or the newest one, which `redraft run` or `redraft rlm` began, where it was: what it has bought is not
-    bought again.
+    """Go on where a run of `redraft run` or `redraft rlm` was: what it has bought is not bought again.
+
+    Without RUN it is the newest run that is kept.
 
     RUN is a run's id, or as much of its beginning as no other run has. The task and the options are those that it was begun
     with, its limits those that are given here (none: none but the configured ones). A run that had ended is shown again.

@@ -76,5 +76,5 @@ def _told(plans: Plans) -> Iterator[str]:
         key = f", with the key in {upstream.api_key_env}" if upstream.keyed() else ", without a key"
         yield f"{upstream.name}  {upstream.base_url}: {', '.join(upstream.models)}{key}"
     if (shadow := plans.shadow) is not None:
-        yield f"shadow  {shadow.share:.0%} of the answers of {', '.join(shadow.models)}, refined aside by {shadow.preset}"
+        yield f"shadow  {shadow.share * 100:.3g}% of the answers of {', '.join(shadow.models)}, refined aside by {shadow.preset}"
     yield f"keys  {', '.join(plans.keys.names) or 'none: everybody on this machine may ask'}"

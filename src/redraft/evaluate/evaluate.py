@@ -164,7 +164,13 @@ class _Work:
             self.unjudged = -math.inf
 
     async def _item(self, arm: Arm, index: int) -> Item:
-        async with await self._opened(arm, index) as run:
+        try:
+            opened = await self._opened(arm, index)
+        except BudgetExceeded as late:  # while it waited for an item that another evaluation has
+            self.stopped = late
+            example, run_id = self.asked.examples[index], self._id(arm, index)
+            return Item(strategy=arm.name, index=index, example=example, run_id=run_id, status="cut_off", error=late)
+        async with opened as run:
             item = await evaluated(run, arm, index, self.asked.examples[index], self.asked.metric)
         if isinstance(item.error, BudgetExceeded) and self._ends(item.error):
             self.stopped = item.error
@@ -181,7 +187,7 @@ class _Work:
             run.journal.spec = {**spec_of(arm.strategy, inputs), "strategy": arm.name}
             return run
 
-        return await begun(make)
+        return await begun(make, self.whole)
 
     def _id(self, arm: Arm, index: int) -> str:
         return run_id_of(arm, index, self.asked.examples[index], self.asked.seed)

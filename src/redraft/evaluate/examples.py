@@ -116,6 +116,9 @@ def _json_lines(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def _csv_rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     with file.open(encoding="utf-8-sig", newline="") as lines:
         reader = csv.DictReader(lines, strict=True)
+        names = list(reader.fieldnames or ())
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise InputError(f"{file.name}: its header has more than one column {twice[0]!r}")
         for row in reader:
             if None in row or None in row.values():
                 wanted = len(reader.fieldnames or ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from redraft.budget import Meter
 from redraft.errors import StoreError
 from redraft.journal import Claim
 from redraft.protocols import Store
@@ -16,8 +17,11 @@ _UNCLEAR = 2
 """How often a run may fail to begin though nobody writes it: it may have ended between the two looks."""
 
 
-async def begun(make: Callable[[], Run]) -> Run:
-    """The run that `make` makes, begun: at once, or when whoever writes it now has ended. Then its replies are there."""
+async def begun(make: Callable[[], Run], within: Meter | None = None) -> Run:
+    """The run that `make` makes, begun: at once, or when whoever writes it now has ended. Then its replies are there.
+
+    Raises `BudgetExceeded` when the time of `within` is over before that.
+    """
     unclear = 0
     while True:
         run = make()
@@ -28,6 +32,8 @@ async def begun(make: Callable[[], Run]) -> Run:
             unclear += not at_work(run.journal.store, run.run_id)
             if unclear > _UNCLEAR:
                 raise
+        if within is not None:
+            within.check_time()
         await asyncio.sleep(_LOOK)
 
 

@@ -8,6 +8,7 @@ alone; a number passes at 1, or at the threshold, not at everything but 0; and c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -23,6 +24,8 @@ from redraft.learn.report import BootstrapReport
 from redraft.protocols import Store
 from redraft.strategies.base import as_module
 from redraft.sync import run_sync
+
+_LEAST = {"max_bootstrapped_demos": 0, "max_labeled_demos": 0, "max_rounds": 1, "max_errors": 1, "concurrency": 1}
 
 
 class BootstrapFewShot:
@@ -52,17 +55,12 @@ class BootstrapFewShot:
         seed: int = 0,
     ) -> None:
         check_fits({"budget": budget or Budget(), "store": store})
-        numbers = {
-            "max_bootstrapped_demos": 0,
-            "max_labeled_demos": 0,
-            "max_rounds": 1,
-            "max_errors": 1,
-            "concurrency": 1,
-        }
         given = locals()
-        for name, least in numbers.items():
+        for name, least in _LEAST.items():
             if type(given[name]) is not int or given[name] < least:
                 raise InputError(f"{name}={given[name]!r}: give a whole number, {least} or more")
+        if metric_threshold is not None and not _is_number(metric_threshold):
+            raise InputError(f"metric_threshold={metric_threshold!r}: give a finite number, or None")
         if type(seed) is not int:
             raise InputError(f"seed={seed!r}: give a whole number")
         self.metric = metric
@@ -98,3 +96,7 @@ class BootstrapFewShot:
         work.complain(self.report)
         shown = {path: [*demos[path], *labels[path]] for path in demos}
         return with_demos(student, {path: some for path, some in shown.items() if some})
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

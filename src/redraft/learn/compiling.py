@@ -16,6 +16,7 @@ from redraft.evaluate.arms import Arm
 from redraft.evaluate.identity import fingerprint
 from redraft.evaluate.item import run_id_of
 from redraft.evaluate.metric import Metric
+from redraft.evaluate.waiting import begun
 from redraft.frame import Advice, current_frame
 from redraft.journal import Journal
 from redraft.learn.kept import demos_from, kept, labeled, source_of, without
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 VARIED = 0.9
 """The temperature of the rounds after the first, as of a strategy's retries."""
+
+CUT_OFF = "cut off by the budget"
 
 Shown = Mapping[str, Sequence[Demo]]
 """Demos by predictor."""
@@ -117,7 +120,16 @@ class Compiling:
         seed = derived_seed(self.asked.seed, str(index))  # of its own: examples may be equal
         known: dict[str, Any] = {}
         demos: dict[str, Demo] = {}
-        async with Run(around=self.whole, store=self.store, run_id=self._id(index), seed=seed) as run:
+
+        def make() -> Run:
+            return Run(around=self.whole, store=self.store, run_id=self._id(index), seed=seed)
+
+        try:
+            opened = await begun(make, self.whole)  # another compilation may be at it: its replies are ours, too
+        except BudgetExceeded as late:
+            self.stopped = late
+            return Tried(index=index, run_id=self._id(index), passed=False, rounds=0, why=CUT_OFF), demos
+        async with opened as run:
             for done in range(1, self.asked.max_rounds + 1):
                 known = {"rounds": done, **await self._round(run, index, demos)}
                 if known["passed"] or isinstance(known["error"], BudgetExceeded | UsageError):
@@ -125,7 +137,7 @@ class Compiling:
             spent = run.usage
         if isinstance(known["error"], BudgetExceeded) and self._ends(known["error"]):
             self.stopped = known["error"]
-            known |= {"error": None, "why": "cut off by the budget"}
+            known |= {"error": None, "why": CUT_OFF}
         return Tried(index=index, run_id=run.run_id, usage=spent, **known), demos
 
     async def _round(self, run: Run, index: int, demos: dict[str, Demo]) -> dict[str, Any]:
@@ -145,6 +157,7 @@ class Compiling:
                 run.reject(attempt, f"failed: {attempt.error}")
                 return _failed(attempt.error)
             steps = kept(answers, run.journal.events, f"{run.scope}/attempt[{attempt.index}]")
+            found, faults = demos_from(steps, strategy, example, self.asked.seed)  # before a metric can change them
             score, why = await self._judged(strategy, index, attempt, steps)
         except (UsageError, BudgetExceeded, ScoreError) as error:
             return _failed(error)
@@ -152,7 +165,6 @@ class Compiling:
             run.reject(attempt, why)
             return {"passed": False, "score": score, "why": why, "error": None}
         run.accept(attempt, "it passed")
-        found, faults = demos_from(steps, strategy, example, self.asked.seed)
         demos |= found
         return {"passed": True, "score": score, "why": "" if found else "; ".join(faults), "error": None}
 

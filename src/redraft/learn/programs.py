@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
+from types import SimpleNamespace
 from typing import Any
 
 from redraft.errors import InputError
@@ -68,23 +69,27 @@ def with_demos(thing: Any, demos: Demos) -> Any:
     return twin
 
 
+def _holds_a_predictor(value: Any) -> bool:
+    """True for a list or dict of its own class, or another library's object, in which `named_modules` finds one."""
+    around: Any = SimpleNamespace(value=value)
+    return any(isinstance(module, Predict) for _, module in Module.named_modules(around))
+
+
 def _copied(value: Any, done: dict[int, Any]) -> Any:
-    """Modules anew, and the lists, tuples and dicts that hold them; one that is met twice is one again."""
+    """Modules anew, and whatever else holds them; one that is met twice is one again."""
     if id(value) in done:
         return done[id(value)]
-    if isinstance(value, Module):
-        twin = done[id(value)] = copy(value)
-        for name, held in vars(value).items():
-            vars(twin)[name] = _copied(held, done)
-        return twin
-    if type(value) is list:
-        items: list[Any] = []
-        done[id(value)] = items
-        items.extend(_copied(item, done) for item in value)
-        return items
-    if type(value) is dict:
-        by_key: dict[Any, Any] = {}
-        done[id(value)] = by_key
-        by_key.update((key, _copied(item, done)) for key, item in value.items())
-        return by_key
-    return tuple(_copied(item, done) for item in value) if type(value) is tuple else value
+    if type(value) is tuple:
+        return tuple(_copied(item, done) for item in value)
+    if not isinstance(value, Module) and type(value) not in (list, dict) and not _holds_a_predictor(value):
+        return value
+    if isinstance(value, tuple):  # a named one
+        return type(value)(*(_copied(item, done) for item in value))
+    twin = done[id(value)] = copy(value)
+    if isinstance(value, list):
+        twin[:] = [_copied(item, done) for item in value]
+    elif isinstance(value, dict):
+        twin.update((key, _copied(item, done)) for key, item in value.items())
+    else:
+        vars(twin).update((name, _copied(held, done)) for name, held in vars(value).items())
+    return twin

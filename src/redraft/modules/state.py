@@ -9,7 +9,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -61,7 +64,7 @@ def load_into(program: Module, state: Mapping[str, Any], *, source: str = "the s
 
 
 def save(program: Module, path: str | os.PathLike[str]) -> None:
-    """Write the state to a file, which is whole at any moment: the old one or the new one."""
+    """Write the state to a file, which is whole at any moment: the old one or the new one. A link stays one."""
     file = Path(path)
     state = dump(program)
     try:
@@ -70,17 +73,25 @@ def save(program: Module, path: str | os.PathLike[str]) -> None:
         whole = f"{json.dumps(state, indent=2)}\n".encode()
     except ValueError as error:
         raise ConfigError(f"{file} was not written: a setting is no JSON ({error})") from error
-    part = file.with_name(f".{file.name}.{os.urandom(4).hex()}.part")
+    part = None
     try:
+        target = file.resolve()
+        if target.exists() and not target.is_file():
+            raise ValueError("it is no file")
+        part = target.with_name(f".{target.name}.{os.urandom(4).hex()}.part")
         with part.open("xb") as out:
+            if target.exists():  # demos are data: who may not read the old file may not read the new one
+                shutil.copymode(target, part)
             out.write(whole)
             out.flush()
             os.fsync(out.fileno())
-        part.replace(file)
-    except OSError as error:
+        part.replace(target)
+    except (OSError, ValueError, RuntimeError) as error:  # no name for a file, or links in a circle
         raise ConfigError(f"{file} cannot be written: {error}") from error
     finally:
-        part.unlink(missing_ok=True)
+        if part is not None:
+            with suppress(OSError):  # too long a name is one for this, too
+                part.unlink(missing_ok=True)
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -110,8 +121,10 @@ def load(path: str | os.PathLike[str], *, types: Mapping[str, Any] | None = None
             f"{path} holds the state of {what}, which is code and in no file: make the program as before, then "
             "program.load(path). redraft.load is for a Predict or a ChainOfThought alone"
         )
-    spec = as_signature(entry["signature"], entry["instructions"], types=types)
-    defaults = entry.get("defaults", {})
+    words, defaults = entry.get("instructions"), entry.get("defaults", {})
+    if not isinstance(words, str) or not isinstance(defaults, Mapping):
+        raise ConfigError(f"{path} is damaged: its instructions are no text, or its defaults no JSON object")
+    spec = as_signature(entry["signature"], words, types=types)
     spec = SignatureSpec(
         [field._replace(default=defaults.get(field.name, ...)) for field in spec.inputs.values()],
         spec.outputs.values(),
@@ -177,8 +190,8 @@ def _setting(value: Any) -> Any:
 
 def _demo(spec: SignatureSpec, demo: Demo) -> dict[str, Any]:
     shown = {
-        "inputs": {name: demo[name] for name in spec.inputs},
-        "outputs": {name: demo[name] for name in spec.outputs},
+        "inputs": {name: deepcopy(demo[name]) for name in spec.inputs},
+        "outputs": {name: deepcopy(demo[name]) for name in spec.outputs},
     }
     return {**shown, "came_from": demo.came_from} if demo.came_from else shown
 
@@ -191,10 +204,18 @@ def _puts(module: Any, entry: Mapping[str, Any]) -> list[Callable[[], None]]:
     if isinstance(spec := getattr(module, "signature", None), SignatureSpec):
         new["signature"] = _described(spec, entry)
         if "sampling" in new:
-            new["sampling"] |= {name: module.sampling[name] for name in ("extra",) if name in module.sampling}
+            if "extra" in new["sampling"]:
+                raise ConfigError(
+                    "sampling holds extra, which is never saved: what a provider is sent besides is yours to set"
+                )
+            own = {name: module.sampling[name] for name in ("extra",) if name in module.sampling}
+            new["sampling"] = {**new["sampling"], **own}  # a copy: the state is the caller's, and extra may hold a key
         if isinstance(entry.get("lm"), str) and not isinstance(module.lm, LM):
             new["lm"] = entry["lm"]
         new |= _checked(new)
+    for name, said in (("system", new.get("system") or ""), ("instructions", entry.get("instructions", ""))):
+        if not isinstance(said, str):
+            raise ConfigError(f"{name}={said!r:.80}: a text is wanted")
     for name, least in _LEAST.items():
         if name in new and (type(new[name]) is not int or new[name] < least):
             raise ConfigError(f"{name}={new[name]!r}: a whole number, {least} or more, is wanted")
@@ -243,6 +264,8 @@ def _checked(new: Mapping[str, Any]) -> dict[str, Any]:
 
 def _entries(state: Mapping[str, Any], inside: Mapping[str, Any], source: str) -> dict[str, Mapping[str, Any]]:
     """State by path. Raises `ConfigError` for what is no state of ours, nor DSPy's."""
+    if not isinstance(state, Mapping):
+        raise ConfigError(f"{source} is no saved program: it is {state!r:.40}, and no mapping")
     if state.get("format") != FORMAT:
         from redraft.modules.state_dspy import entries_of, is_dspy
 

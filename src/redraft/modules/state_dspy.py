@@ -55,7 +55,7 @@ def _entry(module: Predict, saved: Mapping[str, Any], path: str, source: str) ->
         raise ConfigError(
             f"{source}: the fields of {path or 'the program'} are {', '.join(said)}, ours {', '.join(unsaid)}"
         )
-    words = str(saved["signature"].get("instructions", ""))
+    words = str(saved["signature"].get("instructions") or "")
     whole = [
         demo for demo in saved["demos"] if all(f.name in demo for f in fields if f.name in spec.outputs or f.required)
     ]

@@ -76,9 +76,15 @@ class Upstream:
         url, variable = _address(str(table["base_url"]), name), table.get("api_key_env", "")
         if not isinstance(variable, str):
             raise ConfigError(f"{where} api_key_env must be the name of a variable, got {variable!r:.40}")
-        if variable and not os.environ.get(variable, "").strip():
+        if variable and not variable.isidentifier():  # not told: it may be the key
+            raise ConfigError(f"{where} api_key_env must be the name of a variable, not the key that is in it")
+        if variable and not (key := os.environ.get(variable, "").strip()):
             raise ConfigError(
                 f"{where} sends the key in {variable}, which is not set: set it, or leave api_key_env out"
+            )
+        if variable and not (key.isascii() and key.isprintable()):
+            raise ConfigError(
+                f"{where} sends the key in {variable}, which no header can carry: it is of printable ASCII"
             )
         return cls(name=name, base_url=url, kind=kind, api_key_env=variable, models=tuple(models))
 

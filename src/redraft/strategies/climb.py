@@ -245,7 +245,10 @@ class Climb:
         try:
             chosen = await self.run.judging(judge, ask(judge, given, "best"))
         except (ParseError, ScoreError, LMError) as error:
-            self.run.journal.remark("judge_error", scope=self.run.scope, error=f"{name_of(judge)}: {error}")
+            said = f"{name_of(judge)}: {error}"
+            self.run.journal.remark("judge_error", scope=self.run.scope, error=said)
+            if isinstance(error, ScoreError):  # a mistake in the user's own code, which keeps its answer from counting
+                warn(f"no draft could be picked, the first of the best stays: {said}")
             return
         if chosen is None:
             self.run.journal.remark("judge_abstained", scope=self.run.scope, among=len(alike))

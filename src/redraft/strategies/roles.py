@@ -95,7 +95,7 @@ def as_advisor(thing: Any, lm: LM | str | None) -> Any:
 def as_picker(thing: Any, lm: LM | str | None) -> Any:
     """A judge of many drafts from whatever names one; `lm` is the model where the role has none. "majority" asks nobody."""
     role = as_role(thing)
-    if role is not None and role.persona == "majority":
+    if role is not None and role.persona.strip().casefold() == "majority":
         return Majority()
     if role is not None:
         from redraft.judges.listwise import BestOfList
