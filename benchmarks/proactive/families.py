@@ -1,22 +1,36 @@
-"""Three families of items whose answers code can verify: a guarded format, additions, copying. Drawn from a seed."""
+"""Three families of items whose answers code can verify: a guarded format, additions, copying. No two items are alike."""
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
+from redraft import checks
 from redraft.checks import Check
 from redraft.checks.base import Guard
+
+FAMILIES = ("format", "addition", "copy")
+SEEDS, EACH, HELD = 3, 100, 6
+"""Seeds; items of each, which no other has; further items of a family, for calibration only."""
 
 
 @dataclass(frozen=True)
 class Item:
     id: str
     family: str
+    seed: int
+    number: int
+    """Of its seed, from 0."""
     prompt: str
     check: Check
     cap: int
+    form: Check | None = None
+    """The form of the answer, as a check that compiles to a constraint; None: none does."""
 
 
 class NoWordTwice(Check):
@@ -74,42 +88,59 @@ class Copied(Check):
 
 
 TOPICS = (
-    *("a small café", "an old lighthouse", "a night train", "a rainy market", "a mountain lake", "a busy harbour"),
-    *("a village school", "a winter garden", "a street musician", "a quiet library", "a farm at dawn", "a desert road"),
-    *(
-        "a clock maker",
-        "a fishing boat",
-        "a paper kite",
-        "a stone bridge",
-        "a bakery",
-        "a museum hall",
-        "a forest path",
-    ),
-    *("a chess club", "a spring storm", "a ferry crossing", "a tea house", "a city roof"),
+    *("a small café", "an old lighthouse", "a night train", "a market", "a mountain lake", "a busy harbour"),
+    *("a village school", "a garden", "a street musician", "a quiet library", "a farm", "a desert road"),
+    *("a clock maker", "a fishing boat", "a paper kite", "a stone bridge", "a bakery", "a museum hall"),
+    *("a forest path", "a chess club", "a storm", "a ferry crossing", "a tea house", "a city roof"),
+)
+TIMES = (
+    *("at dawn", "at noon", "at dusk", "at midnight", "in spring", "in summer", "in autumn", "in winter"),
+    *("after the rain", "before a feast", "on a Sunday", "in fog", "in your memory", "seen by a child"),
 )
 
 
-def items(family: str, n: int, seed: int) -> list[Item]:
-    chance = random.Random(f"{family}|{seed}")
-    return [_MAKERS[family](chance, i, seed) for i in range(n)]
+def items(family: str, seed: int | None) -> list[Item]:
+    """The items of a seed; of None, those that no seed has."""
+    first, count = (SEEDS * EACH, HELD) if seed is None else (seed * EACH, EACH)
+    name = "held" if seed is None else str(seed)
+    asked = _all(family)[first : first + count]
+    return [
+        Item(f"{family}-{name}-{i}", family, -1 if seed is None else seed, i, *_MAKERS[family](*about))
+        for i, about in enumerate(asked)
+    ]
 
 
-def _format(chance: random.Random, i: int, seed: int) -> Item:
-    topic = TOPICS[(i + 7 * seed) % len(TOPICS)]
-    prompt = f"Describe {topic} in two sentences. Use no word twice."
-    del chance
-    return Item(f"format-{seed}-{i}", "format", prompt, NoWordTwice(tell=False), 70)
+@lru_cache
+def _all(family: str) -> list[tuple[str | int, ...]]:
+    """What the items are about, in their order: as many as there are, each once."""
+    chance = random.Random(family)
+    drawn: Iterator[tuple[str | int, ...]]
+    if family == "format":
+        drawn = iter(chance.sample([*itertools.product(TOPICS, TIMES)], len(TOPICS) * len(TIMES)))
+    elif family == "addition":  # easy and hard alike
+        tops = itertools.cycle((12, 30, 60))
+        drawn = ((chance.randint(1, top), chance.randint(1, top)) for top in tops)
+    else:
+        lengths = itertools.cycle((5, 8, 11))
+        drawn = (("".join(chance.choices("ABCDEFGHJKLMNPQRSTUVWXYZ23456789", k=k)),) for k in lengths)
+    found: dict[tuple[str | int, ...], None] = {}
+    while len(found) < SEEDS * EACH + HELD:
+        found.setdefault(next(drawn))
+    return [*found]
 
 
-def _addition(chance: random.Random, i: int, seed: int) -> Item:
-    top = (9, 30, 60)[i % 3]  # easy and hard alike
-    a, b = chance.randint(1, top), chance.randint(1, top)
-    return Item(f"addition-{seed}-{i}", "addition", f"What is {a} + {b}? Reply with the number only.", Sum(a + b), 16)
+def _format(topic: str, when: str) -> tuple[Any, ...]:
+    return f"Describe {topic} {when} in two sentences. Use no word twice.", NoWordTwice(tell=False), 70
 
 
-def _copy(chance: random.Random, i: int, seed: int) -> Item:
-    code = "".join(chance.choices("ABCDEFGHJKLMNPQRSTUVWXYZ23456789", k=(5, 8, 11)[i % 3]))
-    return Item(f"copy-{seed}-{i}", "copy", f"Repeat this code exactly, and nothing else: {code}", Copied(code), 24)
+def _addition(a: int, b: int) -> tuple[Any, ...]:
+    return f"What is {a} + {b}? Reply with the number only.", Sum(a + b), 16, checks.matches(r"\d{1,3}")
 
 
-_MAKERS = {"format": _format, "addition": _addition, "copy": _copy}
+def _copy(code: str) -> tuple[Any, ...]:
+    form = checks.one_of(code, ignore_case=False)
+    return f"Repeat this code exactly, and nothing else: {code}", Copied(code), 24, form
+
+
+_MAKERS: dict[str, Callable[..., tuple[Any, ...]]] = {"format": _format, "addition": _addition, "copy": _copy}
+"""What an item asks for, the check, the cap of a reply, and its form."""
