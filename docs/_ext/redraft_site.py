@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 LINKED = frozenset(name for name in redraft.__all__ if name[0].isupper())
 LINK_OUT = re.compile(r"(?<!!)\[([^\]]+)\]\((?!\w+:)([^)#\s]+)(?:#[^)]*)?\)")
 SPAN = re.compile(r"(`[^`]+`)(?=(\w)?)")
+REPLIES = re.compile(r"^<!-- test: replies (\[.*\]) *-->$", re.MULTILINE)
 OPTION = re.compile(r"`[\w=, `]+`(?: and `\w+`)?: ")
 
 
@@ -139,6 +141,20 @@ def row(name: str, kind: str, default: str, said: str) -> str:
     return f"| `{name}` | {kind} | {default and f'`{default}`'} | {said} |"
 
 
+def replies_shown(_app: Sphinx, _docname: str, source: list[str]) -> None:
+    """Above a block that runs on a scripted model stands what that model replies."""
+
+    def line(found: re.Match[str]) -> str:
+        replies = [" ".join(reply.split())[:70] for reply in json.loads(found[1]) if isinstance(reply, str)]
+        return (
+            found[0] + "\n*The model replies:* " + ", ".join(f"`` {reply} ``" for reply in replies) + ".\n"
+            if replies
+            else found[0]
+        )
+
+    source[0] = REPLIES.sub(line, source[0])
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Sphinx calls it."""
     app.add_role("house", code_role)
@@ -146,5 +162,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", as_rst)
     app.connect("autodoc-process-signature", own_signature)
     app.connect("source-read", links_out)
+    app.connect("source-read", replies_shown)
     app.add_directive("settings", SettingsTable)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -62,7 +62,7 @@ def test_best_of_n_with_a_judge(capsys):
     assert "the judge was asked 2 times" in capsys.readouterr().out
 
 
-def test_self_refine_with_personas(capsys):
+def test_reflect_with_personas(capsys):
     result = main_of("04")()
     assert (result.text, result.stop_reason) == ("A red dog digs among the beans.", StopReason.CRITIC_OK)
     assert result.attempts[1].reason == "the judge prefers it in both orders"

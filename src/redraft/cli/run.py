@@ -39,7 +39,7 @@ COMMON = (
         "--check",
         multiple=True,
         metavar="NAME:ARGS",
-        help="A requirement, e.g. sentences:3, words:20-40, 'contains:La Maison'; may be repeated.",
+        help="A requirement, e.g. sentences:3, words:20-40, 'contains:La Maison', 'forbids:very|quite'; may be repeated.",
     ),
     click.option(
         "--checks",

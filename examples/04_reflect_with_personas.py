@@ -1,9 +1,9 @@
 """Self-Refine between two personas: a poet writes, an editor notes what falls short, and a revision has to win.
 
-    python examples/04_self_refine_with_personas.py
+    python examples/04_reflect_with_personas.py
 
 Replies come from a script, in the order in which they are asked for: a model that criticises well is not small. Name one
-to see it live: `python examples/04_self_refine_with_personas.py openai/gpt-4.1-mini`. Expected output: who was asked what,
+to see it live: `python examples/04_reflect_with_personas.py openai/gpt-4.1-mini`. Expected output: who was asked what,
 two drafts, the editor's note, and that the revision won in both orders of the two drafts.
 """
 
