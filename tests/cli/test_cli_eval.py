@@ -63,6 +63,15 @@ def test_the_same_command_goes_on_and_buys_nothing_twice(redraft, lm, data):
     assert all(item["resumed"] for item in json.loads(again.stdout)["items"])
 
 
+def test_the_run_of_an_item_shows_what_was_decided_and_the_drafts_inside(redraft, lm, data, tmp_path):
+    said = redraft("eval", data(1), "--strategy", "refine", *CHECK, "--no-baselines", lm=lm)
+    read = json.loads((tmp_path / "d.eval.json").read_text())
+    shown = redraft("runs", "show", read["items"][0]["run_id"], "--store", "d.eval.runs.db").stdout
+    assert said.exit_code == 0
+    assert "accepted: the metric gives 1, which passes" in shown
+    assert "accepted: the first draft" in shown.partition("\nin /attempt[0]/")[2]
+
+
 def test_what_does_not_stand_beside_them_is_said(redraft, lm, data, tmp_path):
     lm.capabilities = dataclasses.replace(lm.capabilities, reasoning=False)
     said = redraft("eval", data(2), "--strategy", "refine", *CHECK, lm=lm)

@@ -78,7 +78,7 @@ def show(run: str | None, as_json: bool, store: str | None) -> int:
     """Every draft of RUN, or of the newest one: what changed, how it was judged, what was decided and why."""
     from redraft.cli.runs_table import heading, run_json
     from redraft.report.data import drafts_data, event_data
-    from redraft.report.kept import auto_of, drafts_of, outermost
+    from redraft.report.kept import auto_of, drafts_of, told
     from redraft.report.text import one_line, trajectory
 
     with opened(store) as kept:
@@ -93,7 +93,7 @@ def show(run: str | None, as_json: bool, store: str | None) -> int:
     emit(heading(short))
     if auto := auto_of(events):
         emit(one_line(f"auto: {auto}"))
-    for drafts in outermost(found):
+    for drafts in told(found):
         emit(f"\nin {one_line(drafts.scope)}\n" if drafts.scope else "")
         emit(trajectory(drafts.attempts, drafts.best, colour=coloured()))
     return Exit.DONE

@@ -57,10 +57,11 @@ class Tally:
     def line(self) -> str:
         """All numbers."""
         cost = dollars(None if self.usage.unpriced else self.usage.cost)
-        passed = f", {self.passed} passed" if self.judged else ""
+        below = self.done - self.passed - self.failed
+        passed = f", {self.passed} passed, {below} below the bar" if self.judged else ""
+        errors = f", {self.failed} with an error" if self.failed else ""
         return (
-            f"{self.done} of {self.planned} items{passed}, {self.failed} failed | {calls(self.usage)} | "
-            f"{tokens(self.usage)} | {cost}"
+            f"{self.done} of {self.planned} items{passed}{errors} | {calls(self.usage)} | {tokens(self.usage)} | {cost}"
         )
 
 

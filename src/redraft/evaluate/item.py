@@ -114,6 +114,10 @@ async def evaluated(run: Run, arm: Arm, index: int, example: Example, metric: Me
         except RedraftError as error:
             named = error if isinstance(error, BudgetExceeded) else ScoreError(f"example {index}: {error}")
             return Item(status="judge_error", error=named, judging=judging.usage, **known)
+    if passed:
+        run.accept(attempt, f"the metric gives {score.value:g}, which passes")
+    else:
+        run.reject(attempt, f"the metric gives {score.value:g}, which does not pass")
     said: dict[str, Any] = {"score": score.value, "passed": passed, "feedback": score.feedback}
     cut = result.error if result is not None else None
     return Item(status="done", error=cut, judging=judging.usage, **said, **known)

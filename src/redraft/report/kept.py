@@ -63,6 +63,15 @@ def outermost(found: Sequence[Drafts]) -> Iterator[Drafts]:
             yield drafts
 
 
+def told(found: Sequence[Drafts]) -> Iterator[Drafts]:
+    """The outermost ones, and what is inside where that is a single attempt: of an evaluation's item, the strategy's drafts."""
+    for drafts in outermost(found):
+        yield drafts
+        if len(drafts.attempts) == 1:
+            inside = drafts.scope_of(drafts.attempts[0])
+            yield from outermost([one for one in found if one is not drafts and within(one.scope, inside)])
+
+
 def _drafts(scope: str, attempts: Mapping[int, Attempt], best: int | None, *, ended: bool) -> Drafts:
     """What never ended is left out, as in a Result, unless that is how the whole ended."""
     kept = tuple(attempt for _, attempt in sorted(attempts.items()) if not (ended and _open(attempt)))
