@@ -252,6 +252,12 @@ class Meter:
         inside = isinstance(ended, BudgetExceeded) and ended.of is not None and ended.of not in self._chain
         return None if inside else ended
 
+    def sets(self, error: BudgetExceeded) -> bool:
+        """True if the limit that was reached is this meter's, or one further up; a smaller budget's inside of that very size
+        would be reached later.
+        """
+        return any(getattr(m.budget, error.limit) == error.allowed for m in self._chain)
+
     def check_time(self) -> None:
         """Raises `BudgetExceeded` once the nearest deadline has passed."""
         left = self.seconds_left

@@ -25,7 +25,7 @@ class Tally:
         self.judged = judged
         """False: items neither pass nor fail a bar."""
         self.usage = Usage()
-        self.done = self.passed = self.failed = 0
+        self.done = self.passed = self.below = self.failed = 0
         self.planned = 0
         self._said = time.monotonic()
 
@@ -39,6 +39,7 @@ class Tally:
         """One more is done."""
         self.done, self.planned = done, planned
         self.passed += bool(item.passed)
+        self.below += item.status == "done" and not item.passed
         self.failed += item.status in ("failed", "judge_error")
         self.usage = self.usage + item.usage + item.judging
         self.show()
@@ -57,8 +58,7 @@ class Tally:
     def line(self) -> str:
         """All numbers."""
         cost = dollars(None if self.usage.unpriced else self.usage.cost)
-        below = self.done - self.passed - self.failed
-        passed = f", {self.passed} passed, {below} below the bar" if self.judged else ""
+        passed = f", {self.passed} passed, {self.below} below the bar" if self.judged else ""
         errors = f", {self.failed} with an error" if self.failed else ""
         return (
             f"{self.done} of {self.planned} items{passed}{errors} | {calls(self.usage)} | {tokens(self.usage)} | {cost}"

@@ -172,7 +172,7 @@ class _Work:
             return Item(strategy=arm.name, index=index, example=example, run_id=run_id, status="cut_off", error=late)
         async with opened as run:
             item = await evaluated(run, arm, index, self.asked.examples[index], self.asked.metric)
-        if isinstance(item.error, BudgetExceeded) and self._ends(item.error):
+        if isinstance(item.error, BudgetExceeded) and self.whole.sets(item.error):
             self.stopped = item.error
             item = replace(item, status="cut_off", score=None, passed=None)
         return item
@@ -191,10 +191,6 @@ class _Work:
 
     def _id(self, arm: Arm, index: int) -> str:
         return run_id_of(arm, index, self.asked.examples[index], self.asked.seed)
-
-    def _ends(self, error: BudgetExceeded) -> bool:
-        """True if it is the whole evaluation's limit. An item's own limit of that very size would be reached later."""
-        return any(getattr(meter.budget, error.limit) == error.allowed for meter in self.whole._chain)
 
     def equal_cost(self, arm: Arm, once: dict[str, Arm]) -> Arm | None:
         """Its peer: best of as many samples as its calls pay for, or as it made attempts, where no call was seen."""

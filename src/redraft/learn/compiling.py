@@ -135,7 +135,7 @@ class Compiling:
                 if known["passed"] or isinstance(known["error"], BudgetExceeded | UsageError):
                     break
             spent = run.usage
-        if isinstance(known["error"], BudgetExceeded) and self._ends(known["error"]):
+        if isinstance(known["error"], BudgetExceeded) and self.whole.sets(known["error"]):
             self.stopped = known["error"]
             known |= {"error": None, "why": CUT_OFF}
         return Tried(index=index, run_id=run.run_id, usage=spent, **known), demos
@@ -196,10 +196,6 @@ class Compiling:
 
     def _id(self, index: int) -> str:
         return run_id_of(self._arm_for(index), index, self.examples[index], self.asked.seed)
-
-    def _ends(self, error: BudgetExceeded) -> bool:
-        """True if it is the whole compilation's limit, or that of what is around it."""
-        return any(getattr(meter.budget, error.limit) == error.allowed for meter in self.whole._chain)
 
     # What came of it
 
