@@ -164,6 +164,17 @@ async def test_a_batch_that_is_left_cuts_its_rows_off_and_goes_on_later():
     assert sum(Books(store, "b").committed.values()) == 90
 
 
+@pytest.mark.parametrize("seconds", [0.02, 0.5, 1.0, 1.5, 2.0, 3.0])
+async def test_a_batch_left_while_its_workers_start_ends_them(seconds):
+    """What the fixture asserts: the CPUs are free again, though a traceback may still hold the worker."""
+    with Counting(delay=0.1) as server:
+        work = asyncio.ensure_future(taken(on_ray(three_drafts(server.url)), questions(30)))
+        await asyncio.sleep(seconds)
+        work.cancel()
+        left = await asyncio.gather(work, return_exceptions=True)
+    assert isinstance(left[0], asyncio.CancelledError)
+
+
 async def test_a_deadline_of_the_whole_batch_holds_in_the_workers():
     with Counting(answer=lambda asked: Reply(text="late", delay=30)) as server:
         items = await taken(on_ray(three_drafts(server.url), budget=Budget(seconds=6), concurrency=4), questions(8))

@@ -180,7 +180,7 @@ class Pool:
         """The worker with the fewest rows."""
         while True:
             if self._failure is not None:
-                raise self._failure
+                raise self._failure.with_traceback(None)  # each row raises it
             up = [remote for remote in self._remotes if not remote.dead]
             if up:
                 return min(up, key=lambda remote: len(remote.jobs))
@@ -216,8 +216,12 @@ class Pool:
             failed = 0
             self._remotes.append(remote)
             self._changed.wake(turn=False)
-            await remote.listen(self._failures)
-            self._remotes.remove(remote)
+            try:
+                await remote.listen(self._failures)
+            finally:
+                self._remotes.remove(remote)
+                if not remote.dead:  # it came up while the batch was closed
+                    self._kill(remote)
 
     @property
     def _failures(self) -> tuple[type[Exception], ...]:
@@ -231,10 +235,18 @@ class Pool:
         actor = made.remote()
         try:
             async with asyncio.timeout(_START_SECONDS):
-                version, pid = await actor.begin.remote(self._told)
-        except TimeoutError:
-            self._ray.kill(actor)
+                pid = await self._begun(actor)
+        except (TimeoutError, asyncio.CancelledError, ConfigError):
+            self._ray.kill(actor)  # it would keep its CPUs for as long as a traceback holds on to it
             raise
+        remote = Remote(actor, self._common)
+        remote.pid = pid
+        return remote
+
+    async def _begun(self, actor: Any) -> int:
+        """The process of a worker that has read what is to be done."""
+        try:
+            version, pid = await actor.begin.remote(self._told)
         except self._ray.exceptions.RayTaskError as error:
             cause = error.cause if isinstance(getattr(error, "cause", None), Exception) else error
             if isinstance(cause, ConfigError):
@@ -245,9 +257,7 @@ class Pool:
             ) from error
         if version != __version__:
             raise ConfigError(f"the workers have redraft {version}, the driver has {__version__}: install the same")
-        remote = Remote(actor, self._common)
-        remote.pid = pid
-        return remote
+        return int(pid)
 
     def _none_started(self) -> ClusterError:
         free = self._ray.available_resources().get("CPU", 0.0)
