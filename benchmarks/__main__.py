@@ -1,7 +1,8 @@
 """`python -m benchmarks NAME [OPTIONS]`: measure again, print the tables and write benchmarks/results/NAME.json.
 
-`--list` says what there is, `--all` runs all with their defaults, `--docs` writes docs/benchmarks.md from the results.
-`NAME --help` lists a benchmark's options.
+`--list` says what there is, `--all` runs all of the page's with their defaults, `--docs` writes docs/benchmarks.md from the results.
+`NAME --help` lists a benchmark's options. Those with results of their own form write lines into build/NAME.jsonl instead, and go
+on where these end; their folders' `report.py` draws them.
 """
 
 import subprocess
@@ -30,10 +31,17 @@ BENCHMARKS = {
     "crash": ("crash.py", "a batch that is killed 500 times"),
 }
 
+OWN = {
+    "quality": ("quality/run.py", "145 prompts that code verifies, beside peers (--models DIR)"),
+    "rlm": ("rlm/run.py", "RLM over generated data, beside peers (--data DIR --task ... --size ...)"),
+    "proactive": ("proactive/evidence.py", "mending while writing beside its peers (--model GGUF: another model)"),
+    "policy": ("proactive/policy.py", "a learned trigger beside what is free (needs redraft[torch])"),
+}
+
 
 def run(name: str, arguments: list[str]) -> int:
-    script = HERE / BENCHMARKS[name][0]
-    out = record.RESULTS / f"{name}.json"
+    script = HERE / (BENCHMARKS | OWN)[name][0]
+    out = record.RESULTS / f"{name}.json" if name in BENCHMARKS else record.ROOT / "build" / f"{name}.jsonl"
     return subprocess.run([sys.executable, str(script), *arguments, "--out", str(out)], check=False).returncode
 
 
@@ -44,13 +52,13 @@ def main() -> int:
             return 0
         case ["--all"]:
             return max(run(name, []) for name in BENCHMARKS)
-        case [name, *arguments] if name in BENCHMARKS:
+        case [name, *arguments] if name in BENCHMARKS | OWN:
             return run(name, arguments)
         case ["--list"] | []:
-            print("\n".join(f"{name:10} {what}" for name, (_, what) in BENCHMARKS.items()))
+            print("\n".join(f"{name:10} {what}" for name, (_, what) in (BENCHMARKS | OWN).items()))
             return 0
         case [name, *_]:
-            print(f"there is no benchmark {name!r}; these are: {', '.join(BENCHMARKS)}", file=sys.stderr)
+            print(f"there is no benchmark {name!r}; these are: {', '.join(BENCHMARKS | OWN)}", file=sys.stderr)
             return 2
     return 2
 

@@ -1,6 +1,8 @@
 """docs/benchmarks.md out of the committed results: `python -m benchmarks --docs`. It measures nothing."""
 
+import importlib
 import json
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,7 +50,7 @@ def page() -> str:
         parts += [f"\n## {result['title']}\n", result["about"], "", *origin(name, result["header"])]
         for table in tables:
             parts += ["", f"### {table.title}", "", capital(table.about) + ".", "", *markdown(table), *tail(table)]
-    parts += ["", *quality(), "", *rlm(), *ELSEWHERE]
+    parts += ["", *quality(), "", *rlm(), "", *proactive(), *ELSEWHERE]
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -224,9 +226,31 @@ model's code in its own process, without a sandbox: its "sandbox MB" are those o
 run it again: `benchmarks/rlm/README.md`.
 """.splitlines()
 
-ELSEWHERE = """
-## Elsewhere
 
-Mending while writing (`benchmarks/proactive/`) is reported in [proactive decoding](proactive.md) and [PASR](pasr.md). A benchmark that writes its result
-by `record.main` into `benchmarks/results/` is on this page by itself.
+def proactive() -> Iterator[str]:
+    """Of each file the tables in short, as its own report draws them."""
+    folder = record.ROOT / "benchmarks" / "proactive"
+    sys.path.insert(0, str(folder))
+    try:
+        tables = importlib.import_module("report")
+    finally:
+        sys.path.remove(str(folder))
+    yield from PROACTIVE
+    for path in sorted(
+        (folder / "results").glob("*.jsonl"), key=lambda path: (path.stem.startswith("policy"), path.stem)
+    ):
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        yield from "\n".join(tables.short(path.stem, lines)).splitlines()
+
+
+PROACTIVE = """\
+## Mending while writing
+
+Right of all, its share and 95 % interval; tokens an item, all that were generated, wherever they ended up. Fewer tokens than another arm say nothing by
+themselves: see what is right. The arms, the paired differences and what follows from them: [proactive decoding](proactive.md); the learned trigger:
+[PASR](pasr.md); all tables: `benchmarks/proactive/results/report.md`.
+""".splitlines()
+
+ELSEWHERE = """
+A benchmark that writes its result by `record.main` into `benchmarks/results/` is on this page by itself.
 """.splitlines()

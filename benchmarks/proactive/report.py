@@ -151,17 +151,39 @@ def policy(lines: Rows) -> Iterator[str]:
         )
 
 
-def page(name: str, lines: Rows) -> Iterator[str]:
-    """All tables of a file."""
+def head(name: str, lines: Rows) -> Iterator[str]:
+    """What a file holds, and when, by what and on what each part of it was measured."""
     rows = [line for line in lines if "id" in line]
     seeds = len({line["seed"] for line in lines if "seed" in line})
-    yield f"\n## {name}: {f'{len(rows)} items, ' if rows else ''}{seeds} seeds\n"
+    yield f"{name}: {f'{len(rows)} items, ' if rows else ''}{seeds} seeds\n"
     for about in (line["meta"] for line in lines if "meta" in line):
         versions = ", ".join(f"{package} {number}" for package, number in about["versions"].items())
         machine = f"{about['machine']['cores']} cores of {about['machine']['cpu']}"
-        yield f"{about['date']}, commit {about['commit'][:10]}, {about['model']['file']}, {versions}, {machine}.\n"
+        yield f"- {about['date']}, commit {about['commit'][:10]}, {about['model']['file']}, {versions}, {machine}."
+    yield ""
+
+
+def triggers(lines: Rows) -> Iterator[str]:
+    """The learned trigger's tables, a family each."""
+    for family in FAMILIES:
+        if of := [line for line in lines if line.get("family") == family]:
+            yield from (f"\n{family}, {len({line['seed'] for line in of})} seeds:\n", *policy(of))
+
+
+def short(name: str, lines: Rows) -> Iterator[str]:
+    """The main tables of a file, for a page that holds others', too."""
+    first, *rest = head(name, lines)
+    rows = [line for line in lines if "id" in line]
+    yield from (f"\n### {first}", *rest, *(brief(rows) if rows else triggers(lines)))
+
+
+def page(name: str, lines: Rows) -> Iterator[str]:
+    """All tables of a file."""
+    first, *rest = head(name, lines)
+    rows = [line for line in lines if "id" in line]
+    yield from (f"\n## {first}", *rest)
     if not rows:
-        yield from policy(lines)
+        yield from triggers(lines)
         return
     yield from brief(rows)
     for family in FAMILIES:

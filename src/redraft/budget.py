@@ -167,7 +167,7 @@ class Meter:
                 if limit != "calls" and cap is not None and room >= cap:
                     continue
                 if m._in_flight or room < 1:
-                    return _Shortage(m, limit, ask.prompt)
+                    return _Shortage(m, limit, ask)
                 cap = room
         held = Reservation(self, cap, *self._worst(ask, cap))
         self._hold(held, 1)
@@ -243,7 +243,7 @@ class Meter:
                 for limit, used in (("calls", spent.calls), ("tokens", spent.tokens), ("cost", spent.pico / _PICO)):
                     allowed = getattr(b, limit)
                     if allowed is not None and used >= allowed:
-                        raise _Shortage(m, limit, 0).error()
+                        raise _Shortage(m, limit).error()
         self.check_time()
 
     def ended_by(self, error: BaseException) -> BudgetExceeded | RunClosed | StoreError | None:
@@ -267,7 +267,7 @@ class Meter:
     def out_of_time(self, after: str = "") -> BudgetExceeded:
         """The error for the nearest deadline of the chain; `after`: what led to it."""
         late = min(self._timed, key=lambda m: m._started + (m.budget.seconds or 0))
-        return _Shortage(late, "seconds", 0).error(after)
+        return _Shortage(late, "seconds").error(after)
 
 
 class _Tally:
@@ -293,10 +293,11 @@ class _Tally:
 class _Shortage:
     """Why a reservation does not fit."""
 
-    def __init__(self, meter: Meter, limit: str, prompt: int) -> None:
+    def __init__(self, meter: Meter, limit: str, ask: Ask | None = None) -> None:
         self.meter = meter
         self.limit = limit
-        self.prompt = prompt
+        self.ask = ask
+        """What did not fit; None where a limit was reached without anything being asked for."""
 
     def error(self, after: str = "") -> BudgetExceeded:
         """`after`: what led to it, for the message."""
@@ -309,15 +310,22 @@ class _Shortage:
             "seconds": round(time.monotonic() - m._started, 3),
         }[self.limit]
         unit = _UNITS[self.limit].rstrip("s") if allowed == 1 else _UNITS[self.limit]
-        need = f", and the next prompt alone may need {self.prompt:,}" if self.limit == "tokens" else ""
         return BudgetExceeded(
-            f"the limit of {_shown(allowed)} {unit} is reached ({_shown(spent)} spent{need}{after}); "
+            f"the limit of {_shown(allowed)} {unit} is reached ({_shown(spent)} spent{self._need()}{after}); "
             f"raise it (Budget({self.limit}=...), --{_FLAGS[self.limit]}) to go on",
             limit=self.limit,
             allowed=allowed,
             spent=spent,
             of=m,
         )
+
+    def _need(self) -> str:
+        """What the next call would take at least."""
+        if self.ask is None or self.limit not in ("tokens", "cost"):
+            return ""
+        if self.limit == "tokens":
+            return f", and the next prompt alone may need {self.ask.prompt:,}"
+        return f", and the next prompt with one token of reply may need {_shown(_dollars(self.ask, self.ask.n))}"
 
 
 def _shown(number: float) -> str:

@@ -19,6 +19,7 @@ from redraft.errors import BadRequestError
 _HEADER = "%llguidance"
 _FUEL, _ITEMS = 50_000, 12_500  # the engine's are 200,000 and 50,000
 _STEPS = (16, 16, 80)  # of each walk
+UNCHECKED = "it cannot be checked without the package llguidance; pip install 'redraft[local]'"
 
 
 class Walk(NamedTuple):
@@ -49,7 +50,7 @@ def problem(grammar: str) -> str:
             if error:
                 return _in_words(error)
     except ImportError:
-        return "it cannot be checked without the package llguidance; pip install 'redraft[local]'"
+        return UNCHECKED
     return ""
 
 

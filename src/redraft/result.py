@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from redraft.types import Attempt, Event, Prediction, Score, StopReason, Usage
@@ -70,12 +71,14 @@ class Result(Prediction):
         """One line: what was kept, what it cost, why it stopped."""
         cached = sum(e.kind == "call" and bool(e.data.get("cached")) for e in self.events)
         kept = f" and {count(cached, 'answer')} from the cache" if cached else ""
-        made = [a.index + 1 for a in self.attempts if a.prediction is not None or a.usage.calls]
+        begun = [a for a in self.attempts if a.prediction is not None or a.usage.calls]
+        made = [a.index + 1 for a in begun if a.accepted or not cut_off(a)]
+        cut = f", {len(begun) - len(made)} cut off" if len(begun) > len(made) else ""
         specs = [e.data.get("spec") or {} for e in self.events if e.kind == "run"]
         auto: Any = next((spec["auto"] for spec in specs if "auto" in spec), {})
         measured = f" | auto: {auto['took']}, as calibrated" if auto.get("calibrated") else ""
         return (
-            f"kept draft {self.best.index + 1} of {max(made, default=1)} | {calls(self.usage)}{kept} | "
+            f"kept draft {self.best.index + 1} of {max(made, default=1)}{cut} | {calls(self.usage)}{kept} | "
             f"{tokens(self.usage)} | {dollars(self.cost)} | stopped: {self.stop_reason}{measured}"
         )
 
@@ -100,8 +103,30 @@ class Result(Prediction):
         )
 
 
+_ENDERS = ("BudgetExceeded", "RunClosed")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
 def _rebuilt(best: Attempt, parts: dict[str, Any]) -> Result:
     return Result(best, **parts)
+
+
+def cut_off(attempt: Attempt) -> bool:
+    """True for a draft that a limit, or the caller, ended before it was judged: it has not lost. By the error's name, which
+    is all that a journal keeps of it.
+    """
+    undecided = attempt.accepted or attempt.reason in ("", "cancelled")
+    return type(attempt.error).__name__ in _ENDERS and undecided
+
+
+def one_line(text: object) -> str:
+    """A text on one line, without anything that would steer a terminal."""
+    return printable(" ".join(str(text).split()))
+
+
+def printable(text: str) -> str:
+    """A text whose control characters are shown instead of sent to the terminal; line ends and tabs stay."""
+    return _CONTROL.sub(lambda c: f"\\x{ord(c[0]):02x}", text.replace("\r\n", "\n"))
 
 
 def count(number: int, noun: str) -> str:

@@ -48,6 +48,11 @@ def as_score(value: Any, name: str) -> Score:
     return Score(value=float(value), feedback=str(feedback or ""))
 
 
+def is_number(value: Any) -> bool:
+    """True for a finite number; True and False are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
 def rank(attempt: Attempt) -> tuple[int, float]:
     """Sort key of attempts, higher is better: fewer hard failures first, then the score; unjudged ones last."""
     return (-1_000_000, 0.0) if attempt.score is None else attempt.score.rank

@@ -21,8 +21,8 @@ def bench(request):
         yield SimpleNamespace(**{name: importlib.import_module(name) for name in ("record", "publish")})
     finally:
         sys.path.remove(str(folder))
-        for name in ("record", "publish"):
-            del sys.modules[name]
+        for name in ("record", "publish", "report", "arms", "families"):
+            sys.modules.pop(name, None)
 
 
 def results(bench):

@@ -118,8 +118,11 @@ def test_toml(tmp_path):
         ("checks = [{ check = 'words', args = '3' }]", "args a list"),
         ("checks = [{ any_of = ['words:3', 'x'] }]", r"checks\[0\].any_of\[1\]: no check named 'x'"),
         ("checks = [{ all_of = ['words:3'], treshold = 1 }]", "treshold"),
-        ("checks = [{ weighted = [{ check = 'words:3', weight = 'x' }] }]", r"checks\[0\]: .*want numbers"),
-        ("checks = [{ weighted = ['words:3'], threshold = 'hi' }]", r"checks\[0\]: .*threshold 'hi'; want numbers"),
+        ("checks = [{ weighted = [{ check = 'words:3', weight = 'x' }] }]", r"checks\[0\]: .*want finite numbers"),
+        (
+            "checks = [{ weighted = ['words:3'], threshold = 'hi' }]",
+            r"checks\[0\]: .*threshold 'hi'; want finite numbers",
+        ),
         ("checks = [{ check = 'words:3', hard = 'yes' }]", r"checks\[0\]: hard = 'yes': give true or false"),
         ("checks = [{ check = 'words', low = 3, field = 3 }]", "field = 3: give the name of an output"),
         ("checks = [{ not = 'words:3', tell = 3 }]", "tell = 3: give true or false"),

@@ -205,6 +205,11 @@ def test_nothing_is_invented_and_nothing_lost(text):
     assert json_schema(OBJECT).fix(text) is None
 
 
+def test_a_fragment_of_an_echoed_schema_is_no_mend():
+    echoed = 'JSON that follows the schema: "type": "object", "required": ["title", "stars"]'
+    assert json_schema(OBJECT).fix(echoed) is None
+
+
 def test_a_part_is_never_taken_for_the_whole():
     broken = '{"title": "Soup", "of": {"title": "Menu", "stars": 5}, "stars": 4,}'
     assert json.loads(json_schema(OBJECT).fix(broken))["title"] == "Soup"

@@ -77,6 +77,19 @@ def test_a_limit_keeps_the_best_draft_and_says_which_limit(redraft):
     assert said.stderr.endswith("stopped: budget\n")
 
 
+def test_a_draft_that_a_limit_cut_off_is_said_to_be_cut_off(redraft):
+    """Its first try fails, and no call is left for another."""
+    busy = TransientLMError("busy", status=503, retry_after=0.001)
+    told = ("run", "Review", "--check", "sentences:3", "--call-limit", "2", "--store", "runs.db")
+    said = redraft(*told, replies=[BRIEF, busy])
+    assert said.exit_code == 4
+    assert "draft 2   cut off " in said.stderr
+    assert "kept draft 1 of 1, 1 cut off | 2 calls" in said.stderr
+    shown = redraft("runs", "show", "--store", "runs.db")
+    assert "== draft 2 | cut off: the limit of 2 calls is reached (2 spent) |" in shown.stdout
+    assert "rejected" not in shown.stdout
+
+
 def test_a_limit_before_any_draft_is_exit_code_3(redraft):
     said = redraft("run", "Review this place at length", "--token-limit", "2", replies=["never bought"])
     assert (said.exit_code, said.stdout) == (3, "")

@@ -307,3 +307,20 @@ def test_the_newest_run_is_shown_and_gone_on_with_where_none_is_named(redraft, k
     assert json.loads(redraft("runs", "show", "--json").stdout)["run_id"] == newest
     said = redraft("resume")
     assert said.stdout == "Good.\n", said.stderr
+
+
+def test_resume_without_a_run_takes_the_newest_that_it_can_go_on_with(redraft, keep, path, tmp_path):
+    ours = keep("Write about a house", "--check", "words:1-99", replies=["Fine."])
+    (tmp_path / "data.jsonl").write_text('{"task": "Write"}\n')
+    said = redraft("eval", "data.jsonl", "--strategy", "refine", "--check", "words:1-99", "--no-baselines", "--store",
+                   str(path), replies=["Later."])  # fmt: skip
+    assert said.exit_code == 0, said.stderr
+    newer = json.loads(redraft("runs", "show", "--json").stdout)["run_id"]
+    assert newer != ours
+    said = redraft("resume")
+    assert (said.stdout, said.exit_code) == ("Fine.\n", 0)
+    assert f"going on with {ours}; what is newer was begun otherwise" in said.stderr
+    redraft("runs", "delete", ours, "-y")
+    said = redraft("resume")
+    assert said.exit_code == 2
+    assert "can be gone on with: `redraft run` or `redraft rlm` began none of them" in said.stderr

@@ -135,6 +135,17 @@ async def test_money_shrinks_the_cap_and_is_exact():
         await meter.reserve(Ask(prompt=0, cap=1, price=tenth))
     assert caught.value.limit == "cost"
     assert caught.value.spent == pytest.approx(0.3)
+    with pytest.raises(
+        BudgetExceeded, match=r"\(0 spent, and the next prompt with one token of reply may need 0\.3\);"
+    ):
+        await Meter(Budget(cost=0.2)).reserve(Ask(prompt=2, cap=9, price=tenth))
+
+
+async def test_what_was_not_asked_for_needs_nothing():
+    meter = Meter(Budget(tokens=1, cost=1.0))
+    meter.charge(settled(1, cost=1.0))
+    with pytest.raises(BudgetExceeded, match=r"limit of 1 token is reached \(1 spent\); raise it"):
+        meter.check_room()
 
 
 @pytest.mark.parametrize(("limit", "price"), [(1.0, 0.1), (0.29, 0.01), (0.07, 0.001), (1.234, 1e-6), (0.5, 2.5e-7)])

@@ -94,6 +94,18 @@ async def test_refine_climbs_tells_of_each_attempt_and_gives_the_receipt(mode):
         assert "one" in last_message(upstream.requests[0])
 
 
+async def test_the_projects_calibration_is_what_auto_takes(tmp_path, monkeypatch):
+    key = "openai/test | task -> answer | words"
+    entry = f'[calibrated."{key}"]\nstrategy = "predict"\nattempts = 1\n'
+    (tmp_path / "redraft.toml").write_text(entry, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with FaultServer(["one two"]) as upstream:
+        async with on_stdio(upstream, *MODEL) as client:
+            answer = await client.call_tool("refine", {"task": "Count", "checks": ["words:3"]})
+            await until(lambda: "auto: predict, attempts 1, as calibrated" in client.said())
+    assert (answer.structured_content["strategy"], upstream.calls) == ("predict", 1)
+
+
 async def test_a_draft_that_passes_comes_back_untouched_and_one_that_code_can_mend_is_mended_for_nothing():
     with FaultServer() as upstream:
         async with on_stdio(upstream, *MODEL) as client:

@@ -5,10 +5,15 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from redraft import Budget
+from redraft import Budget, SqliteStore, context
 from redraft.cli import main
 from redraft.errors import InputError
+from redraft.integrations.mcp.forms import RefineForm
+from redraft.integrations.mcp.refining import plan, refine
 from redraft.integrations.mcp.terms import Terms
+from redraft.report.kept import auto_of
+from redraft.strategies import BestOfN, Refine
+from redraft.testing import ScriptedLM
 
 
 def test_without_its_package_the_command_says_what_to_install(monkeypatch):
@@ -42,3 +47,53 @@ def test_without_offered_models_only_a_trusted_servers_clients_may_name_one():
     with pytest.raises(InputError, match="redraft mcp --model"):
         Terms().lm("local/smollm2-135m")
     assert Terms(trusted=True).lm("ollama/x").name == "ollama/x"
+
+
+KEY = "scripted | task -> answer | words"
+BEST = {"strategy": "best-of-n", "attempts": 2, "evidence": {"date": "2026-01-02", "why": "it mends more"}}
+
+
+async def test_auto_takes_what_was_measured_and_why_is_in_the_journal(tmp_path):
+    lm, told = ScriptedLM(["one", "two", "three"]), []
+    given = RefineForm(task="Count", checks=["words:3"])
+    with SqliteStore(tmp_path / "runs.db") as store:
+        with context(model=lm, store=store):
+            out = await refine(given, Terms(calibrated={KEY: BEST}), lambda *args: told.append(args))
+        events = store.read(out.run_id)
+    assert (out.strategy, out.passed, len(lm.requests)) == ("best-of-n", False, 2)
+    assert [args[:2] for args in told] == [(1, 2), (2, 2)]
+    assert auto_of(events) == "best-of-n, attempts 2: calibrated on 2026-01-02, it mends more"
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"strategy": "refine"}, None),
+        ({"rounds": 1, "checks": []}, "without checks there is nothing that a calibration measures"),
+        ({"draft": "a b"}, "draft was given"),
+        ({"criteria": ["colour"]}, "criteria was given"),
+        ({"inputs": {"start": "one"}}, "nothing was calibrated for 'scripted | start, task -> answer | words'"),
+        (
+            {"checks": ["words:3", "lowercase"]},
+            "nothing was calibrated for 'scripted | task -> answer | lowercase, words'",
+        ),
+    ],
+)
+async def test_why_auto_takes_no_calibration(asked, why):
+    with context(model=ScriptedLM([])):
+        planned = await plan(
+            RefineForm(**{"task": "Count", "checks": ["words:3"], **asked}), Terms(calibrated={KEY: BEST})
+        )
+    assert not isinstance(planned.strategy, BestOfN)
+    assert planned.auto == ({} if why is None else {"took": planned.name, "why": why, "calibrated": False})
+
+
+async def test_a_client_says_how_often_and_another_models_calibration_is_not_taken():
+    given = RefineForm(task="Count", checks=["words:3"], attempts=5)
+    with context(model=ScriptedLM([])):
+        planned = await plan(given, Terms(calibrated={KEY: BEST}))
+        other = await plan(given, Terms(calibrated={KEY.replace("scripted", "other"): BEST}))
+        critique = await plan(given, Terms(calibrated={KEY: {"strategy": "critique", "rounds": 2}}))
+    assert (planned.name, planned.steps, planned.strategy.N) == ("best-of-n", 5, 5)
+    assert (type(other.strategy), other.auto["why"]) == (Refine, f"nothing was calibrated for {KEY!r}")
+    assert (critique.name, critique.steps) == ("critique", 3)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redraft.evaluate.probe import Outcome
-from redraft.evaluate.verdict import Share, critiques, decide, draft_shown, tries_worth
+from redraft.evaluate.verdict import Share, Test, critiques, decide, draft_shown, shown_words, tries_worth
 
 RUNGS = ("resample", "again", "constrain", "hint", "edit", "critique")
 RUNS = 300
@@ -92,9 +92,36 @@ def test_too_little_data_and_nothing_to_gain_are_said():
     assert decide([]).outcome == "too little data"
     none = decide(trials(alike(0.0), 60, 1))
     assert (none.outcome, none.rung) == ("nothing helps", None)
-    same = decide(trials(alike(0.4), 60, 1))
+    same = decide(trials(alike(0.4), 60, 2))
     assert (same.outcome, same.rung) == ("no difference", None)
-    assert "no better than" in same.why
+    assert "did best on a third of them; that it does better than" in same.why
+
+
+def test_no_difference_is_not_said_beside_an_interval_without_0():
+    found = [decide(trials(alike(0.3) | {"constrain": 0.6}, 40, seed), seed) for seed in range(RUNS)]
+    unproven = [v for v in found if v.outcome != "recommended"]
+    assert {v.outcome for v in unproven} == {"no difference", "not told from luck", "not better"}
+    for v in unproven:
+        plain = all(t.spans_zero and t.p > 0.05 for t in v.tests)
+        assert plain == (v.outcome == "no difference"), (v.why, v.tests)
+        assert v.rung is None
+    (close,) = [found[26]]
+    assert (
+        str(close.tests[0]) == "constrain against resample: +38% (+3% to +64%) on 16 drafts, 7 won, 1 lost, p = 0.035"
+    )
+    assert close.why.endswith(
+        "that it does better than resample (p = 0.035) and edit (p = 0.19) on the others is not told from luck, which takes p of 0.025 or less"
+    )
+    assert found[8].outcome == "not better"
+    assert found[8].why.endswith(
+        "critique did best on a third of them, but on the others it did worse than resample twice"
+    )
+
+
+def test_what_showing_the_draft_does_may_not_be_told_from_luck():
+    close = Test(ours="edit", theirs="resample", pairs=12, won=0, lost=5, p=0.0625)
+    assert shown_words(close) == f"showing the draft: not told from luck (p is above 0.05); {close}"
+    assert close.difference.high < 0
 
 
 def test_the_third_that_chooses_has_no_part_in_the_test():

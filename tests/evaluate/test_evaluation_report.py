@@ -5,11 +5,13 @@ import random
 
 import pytest
 
-from redraft import Predict, Refine
+from redraft import BestOfN, Predict, Refine
 from redraft.checks import check
 from redraft.errors import UnsupportedError
 from redraft.evaluate import Evaluate, Example
 from redraft.evaluate.peers import more_thinking
+from redraft.evaluate.standing import Comparison
+from redraft.evaluate.stats import Estimate
 from redraft.testing import FaultyLM, FunctionLM
 
 EXAMPLES = [Example(q=f"q{i}").with_inputs("q") for i in range(40)]
@@ -108,6 +110,43 @@ def test_a_few_examples_are_no_proof_however_alike_they_are():
     assert (once.difference.mean, once.wrong_to_right, once.p) == (1.0, 3, 0.25)
     assert once.outcome == "no difference"
     assert found["refine"].interval.low == pytest.approx(0.4385, abs=1e-4)  # Wilson, 3 of 3
+
+
+def test_an_interval_without_0_is_no_verdict_where_luck_does_as_much():
+    told = check(lambda text: text == "right", name="right", tell="Say right.")
+    asked = [Example(q=f"q{4 * i + 1}").with_inputs("q") for i in range(5)]
+    found = Evaluate(asked, lambda e, p: p.answer == "right", concurrency=1)(
+        {"refine": Refine(improving(), N=2, checks=[told])}
+    )
+    once = found["refine"].single_shot
+    assert (once.outcome, once.p, once.difference.spans_zero) == ("not told from luck", 0.0625, False)
+    by = "+1.000 (+0.196 to +1.000) on 5 pairs; wrong->right 5, right->wrong 0"
+    assert str(once) == f"refine against single shot: not told from luck (p = 0.062): {by}"
+    assert once.to_dict()["outcome"] == "not told from luck"
+
+
+def test_nor_is_a_small_p_beside_an_interval_with_0():
+    parts = {"wrong_to_right": 0, "right_to_wrong": 0, "p_passes": 1.0}
+    found = Comparison(ours="a", theirs="b", pairs=9, difference=Estimate(0.2, -0.01, 0.4, 9), p=0.04, **parts)
+    assert found.outcome == "not told from luck"
+    assert "not told from luck (the interval spans 0): +0.200 (-0.010 to +0.400), p = 0.04, on 9 pairs" in str(found)
+
+
+def test_a_baseline_that_was_given_as_a_strategy_is_bought_once():
+    lm = FunctionLM(lambda request: "wrong")
+    told = check(lambda text: text == "right", name="right", tell="Say right.")
+    module = Predict("q -> answer", lm=lm)
+    given = {"samples": BestOfN(module, N=2, checks=[told]), "refine": Refine(module, N=2, checks=[told], fix=False)}
+    found = Evaluate(EXAMPLES[:4], lambda e, p: False)(given)
+    assert [s.name for s in found.standings] == ["samples", "refine", "single shot"]
+    assert len(lm.requests) == 4 * (2 + 2 + 1)
+    assert (found["refine"].best_of.theirs, found["samples"].baseline) == ("samples", False)
+    said = "its best of 2 is samples, configured alike and bought once (matched by calls: refine took 2.00 an item, rounded up)"
+    assert f"refine: {said}" in found.notes()
+    assert found.between == (), "they are compared once"
+    other = Evaluate(EXAMPLES[:4], lambda e, p: False)({**given, "samples": BestOfN(module, N=3, checks=[told])})
+    assert [s.name for s in other.standings] == ["samples", "refine", "single shot", "best of 2"]
+    assert len(other.between) == 1
 
 
 def test_means_of_different_examples_are_not_set_against_each_other():

@@ -76,7 +76,7 @@ def test_a_run_that_was_cut_off_shows_the_draft_that_never_ended():
     second = next(i for i, e in enumerate(events) if e.kind == "propose" and e.data["index"] == 1)
     (drafts,) = drafts_of(events[: second + 1])
     assert (len(drafts.attempts), drafts.best.index, drafts.ended) == (2, 0, False)
-    assert "x failed: it never ended" in trajectory(drafts.attempts)
+    assert "draft 2 | not ended: cut off, or at work | 0 tokens" in trajectory(drafts.attempts)
 
 
 def test_refinements_inside_others_are_told_apart():

@@ -1,4 +1,6 @@
-from redraft.report.text import decided, judged, one_line, printable, trajectory
+from redraft.errors import BudgetExceeded, RunClosed
+from redraft.report.text import decided, judged, trajectory
+from redraft.result import one_line, printable
 from redraft.types import Attempt, Critique, Issue, Prediction, Score, Usage, Verdict
 
 USAGE = Usage(calls=1, input_tokens=10, output_tokens=5)
@@ -65,6 +67,28 @@ def test_a_critique_stands_below_the_draft_it_speaks_of():
 def test_a_failed_draft_says_why():
     failed = Attempt(index=0, inputs={}, error=ValueError("boom"), reason="failed: boom")
     assert trajectory([failed]) == "== draft 1 | x failed: boom | 0 tokens =="
+
+
+LIMIT = "the limit of 2 calls is reached (2 spent); raise it (Budget(calls=...), --call-limit) to go on"
+
+
+def test_a_draft_that_was_cut_off_has_not_lost():
+    late = BudgetExceeded(LIMIT, limit="calls", allowed=2, spent=2)
+    shot = Attempt(index=1, inputs={}, error=late)
+    assert trajectory([shot]) == "== draft 2 | cut off: the limit of 2 calls is reached (2 spent) | 0 tokens =="
+    ended = Attempt(index=1, inputs={}, error=RunClosed("cancelled"), reason="cancelled")
+    assert (judged(ended), decided(ended)) == ("cut off: cancelled", "")
+    written = attempt(
+        0, "a", error=late, accepted=True, reason="the best of what there was when the run ended (budget)"
+    )
+    assert judged(written) == "cut off before it was judged: the limit of 2 calls is reached (2 spent)"
+    assert decided(written) == "accepted: the best of what there was when the run ended (budget)"
+
+
+def test_a_draft_whose_own_limit_failed_it_has_lost():
+    late = BudgetExceeded(LIMIT, limit="calls", allowed=2, spent=2)
+    failed = Attempt(index=1, inputs={}, error=late, reason=f"failed: {LIMIT}")
+    assert judged(failed).startswith("x failed: the limit of 2 calls")
 
 
 def test_nothing_steers_the_terminal():

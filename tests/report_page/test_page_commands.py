@@ -70,9 +70,10 @@ def test_no_store_is_made_in_order_to_look(tmp_path):
 
 def test_without_the_template_library_it_says_what_to_install(path, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    said = redraft("report", "--store", path)
-    assert said.exit_code == 2
-    assert "pip install 'redraft[server]'" in said.stderr
+    for command in ("report", "view"):
+        said = redraft(command, "--store", path)
+        assert (said.exit_code, said.stdout) == (2, "")
+        assert said.stderr == "redraft: the page needs the package jinja2: pip install 'redraft[server]'\n"
 
 
 def test_view_says_where_it_is_and_ends_with_ctrl_c(path):

@@ -5,8 +5,10 @@ import json
 import pytest
 from page_runs import BRIEF, CHECKS, FINE, FULL, LONGER, LOSES, WINS, issue, revise
 
-from redraft import BestOfN, Module, Predict, Refine
+from redraft import BestOfN, Budget, Module, Predict, Refine, Run, SelfRefine, context
 from redraft.errors import StoreError, TransientLMError
+from redraft.journal import MemoryStore
+from redraft.report.page.render import run_page
 from redraft.report.page.story import story
 from redraft.testing import FaultyLM, ScriptedLM
 from redraft.types import Event
@@ -41,6 +43,30 @@ def test_each_draft_has_its_changes_its_gain_and_its_decision(refined):
     assert third.gain == pytest.approx(third.attempt.score.value - second.attempt.score.value)
     assert third.attempt.reason
     assert (first.anchor, third.anchor) == ("r1", "r3")
+
+
+def test_a_draft_that_was_cut_off_has_not_lost(ran):
+    dull = revise(issue("the end is dull"))
+    lm = ScriptedLM([BRIEF, dull])
+    strategy = SelfRefine(Predict("task -> poem"), rounds=2, revise="edit", budget=Budget(calls=2))
+    store = MemoryStore()
+    with context(model=lm, store=store), Run(run_id="r"):
+        strategy(task="Sing")
+    told = story("r", store.read("r"))
+    second = told.main.rounds[1]
+    assert (second.decision, second.attempt.accepted) == ("cut off", False)
+    assert told.verdict == "kept draft 1 of 1, 1 cut off"
+    assert (told.stats.rejected, told.stats.cut_off) == (0, 1)
+    assert outcomes(told) == [(1, "the end is dull", "not taken up", "open")]
+    page = run_page(told)
+    assert '<span class="chip cut-off">cut off</span>' in page
+    assert "Cut off: the limit of 2 calls is reached" in page
+
+
+def test_a_draft_at_work_is_neither_accepted_nor_failed(refined):
+    third = next(n for n, e in enumerate(refined) if e.kind == "propose" and e.data["index"] == 2)
+    told = story("r", refined[: third + 1])
+    assert [r.decision for r in told.main.rounds] == ["accepted", "accepted", "not ended"]
 
 
 def test_drafts_that_repeat_themselves_without_end_are_not_compared(ran):

@@ -180,7 +180,8 @@ def test_the_command_serves_keeps_runs_and_drains(tmp_path):
 
 def test_the_command_says_what_it_would_serve(tmp_path):
     shadow = '[shadow]\npreset = "three"\nshare = 0.2\nmodels = ["gpt-*"]\n'
-    (tmp_path / "redraft.toml").write_text('[presets.three]\nchecks = ["sentences:3"]\n' + shadow, encoding="utf-8")
+    presets = '[presets.three]\nchecks = ["sentences:3"]\n[presets.named]\nstrategy = "self-refine"\n'
+    (tmp_path / "redraft.toml").write_text(presets + shadow, encoding="utf-8")
     env = {**os.environ, "REDRAFT_MODEL": "openai/test", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
     env["REDRAFT_SERVER_KEYS"] = "one,two"
     command = [sys.executable, "-m", "redraft", "serve", "--check"]
@@ -189,7 +190,8 @@ def test_the_command_says_what_it_would_serve(tmp_path):
     bad = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert (good.returncode, bad.returncode) == (0, 2)
     assert good.stdout.splitlines() == [
-        "refine/three  refine on openai/test",
+        "refine/three  refine on openai/test (auto: nothing was calibrated for 'openai/test | task -> answer | sentences')",
+        "refine/named  self-refine on openai/test",
         "openai  http://127.0.0.1:9/v1: *, without a key",
         "shadow  20% of the answers of gpt-*, refined aside by refine/three",
         "keys  key-1, key-2",

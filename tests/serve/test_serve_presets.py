@@ -12,6 +12,7 @@ from redraft.types import Request
 
 pytestmark = pytest.mark.serve
 
+URL = {"base_url": "http://127.0.0.1:9/v1"}
 HERE = {"model": "openai/test", "base_url": "http://127.0.0.1:9/v1"}
 
 
@@ -81,6 +82,11 @@ def test_limits_and_tools_are_tables():
         ({"server": {"active": 0}}, "active"),
         ({"shadow": {"preset": "p"}}, "preset"),
         ({"presets": {"p": HERE}, "shadow": {"preset": "p", "share": 2}}, "share"),
+        ({"presets": {"p": HERE}, "shadow": {"preset": "p"}}, "no upstream they could come from"),
+        (
+            {"presets": {"p": HERE}, "shadow": {"preset": "p"}, "upstreams": {"u": {**URL, "kind": "anthropic"}}},
+            "openai",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(project, named, monkeypatch):
@@ -88,3 +94,30 @@ def test_what_is_wrong_is_named(project, named, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(ConfigError, match=named):
         plans_of(project)
+
+
+@pytest.mark.parametrize(
+    ("models", "taken", "wrong"),
+    [
+        (["gpt-*"], ["*"], None),
+        (["gpt-4.1"], ["gpt-*"], None),
+        (["gpt-*"], ["gpt-4.1"], None),
+        (["*-mini"], ["gpt-*"], None),
+        (["gpt-[45]*"], ["gpt-?.1"], None),
+        (["*"], ["claude"], None),
+        (["gtp-*"], ["gpt-*", "o3"], "gtp-*"),
+        (["gpt-4", "claude-*"], ["gpt-*"], "claude-*"),
+        (["gpt"], ["gpt-?"], "gpt"),
+        (["*"], [], "*"),
+    ],
+)
+def test_what_a_shadow_follows_has_to_pass_through(models, taken, wrong):
+    project = {"presets": {"p": HERE}, "upstreams": {"u": {**URL, "models": taken}}}
+    project["shadow"] = {"preset": "p", "models": models}
+    if wrong is None:
+        assert plans_of(project).shadow.models == (*models,)
+        return
+    with pytest.raises(ConfigError) as said:
+        plans_of(project)
+    told = f"u takes {', '.join(taken) or 'none'}"
+    assert f"[shadow] models names {wrong!r}, which no upstream of kind openai takes ({told})" in str(said.value)

@@ -48,7 +48,7 @@ def read_rows(path: str) -> Iterator[Any]:
             yield from _parquet_rows(path)
             return
         with _opened(path) as file:
-            yield from _table_rows(file, path) if kind == "table" else _line_rows(file)
+            yield from _cells_by_name(file, path) if kind == "table" else _line_rows(file)
     except (OSError, ValueError, csv.Error) as error:  # ValueErrors: it is not UTF-8, or not Parquet
         raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
@@ -86,9 +86,12 @@ def _line_rows(file: Iterable[str]) -> Iterator[Any]:
             yield line.rstrip("\r\n")
 
 
-def _table_rows(file: IO[str], path: str) -> Iterator[Any]:
+def table_rows(file: IO[str], delimiter: str = ",") -> Iterator[tuple[int, dict[Any, Any]]]:
+    """The rows of a table, each with the number of its last line; a cell beyond the header is in a list at None, a missing
+    one is None. Raises `ValueError` for a header or a quote that leaves open which cell belongs to which column.
+    """
     csv.field_size_limit(sys.maxsize)
-    rows = csv.DictReader(file, delimiter=_TABLES[Path(path).suffix.lower()], strict=True)
+    rows = csv.DictReader(file, delimiter=delimiter, strict=True)
     names = list(rows.fieldnames or ())
     if not names and rows.fieldnames is not None:
         raise ValueError("its first line is empty, and should name the columns")
@@ -96,12 +99,17 @@ def _table_rows(file: IO[str], path: str) -> Iterator[Any]:
         raise ValueError(f"its header has more than one column {twice[0]!r}")
     try:
         for row in rows:
-            if None in row:
-                yield f"a row with more cells than the header: {', '.join(row[None])}"
-            else:
-                yield {name: value for name, value in row.items() if value is not None}
+            yield rows.line_num, row
     except csv.Error as error:  # a quote that nothing closes would take the rest of the file for one cell
         raise ValueError(f"{error}, in the row that begins after line {rows.line_num}") from error
+
+
+def _cells_by_name(file: IO[str], path: str) -> Iterator[Any]:
+    for _, row in table_rows(file, _TABLES[Path(path).suffix.lower()]):
+        if None in row:
+            yield f"a row with more cells than the header: {', '.join(row[None])}"
+        else:
+            yield {name: value for name, value in row.items() if value is not None}
 
 
 def _parquet_rows(path: str) -> Iterator[Any]:

@@ -10,7 +10,7 @@ from redraft.checks.base import Check, FunctionCheck, Guard
 from redraft.checks.constraint import Constraint
 from redraft.checks.languages import together
 from redraft.errors import ScoreError, UsageError
-from redraft.scoring import takes_two
+from redraft.scoring import is_number, takes_two
 from redraft.types import Inputs, Prediction, Verdict
 
 _ALMOST = 0.999
@@ -124,8 +124,8 @@ class Weighted(AllOf):
             )
         super().__init__(*(member for member, _ in pairs), **options)
         weights = tuple(weight for _, weight in pairs)
-        if not all(map(_is_number, (*weights, threshold))):
-            raise UsageError(f"weighted: weights {weights!r}, threshold {threshold!r}; want numbers")
+        if not all(map(is_number, (*weights, threshold))):
+            raise UsageError(f"weighted: weights {weights!r}, threshold {threshold!r}; want finite numbers")
         self.weights, self.threshold = tuple(map(float, weights)), threshold
         if min(self.weights) < 0 or not 0 < sum(self.weights) < float("inf") or not 0 <= threshold <= 1:
             raise UsageError(f"weighted: weights {self.weights}, threshold {threshold}; want weights >= 0 and 0..1")
@@ -219,10 +219,6 @@ class Not(Composed):
         """Nothing: to undo a form is not to mend a text."""
         del prediction
         return None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def by_code(check: Check) -> bool:

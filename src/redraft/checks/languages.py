@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from redraft.checks.constraint import Constraint
 from redraft.checks.patterns import translated
 from redraft.checks.shapes import Range, Shape
-from redraft.grammar import problem
+from redraft.grammar import UNCHECKED, problem
 
 _TERMINALS = 2
 """Raw languages in one constraint: more overflow the engine."""
@@ -115,7 +115,8 @@ def together(offers: Sequence[Constraint]) -> tuple[Constraint | None, list[int]
         joined = offers[i] if whole is None else whole & offers[i]
         if not joined.bounded and joined.schema is None:
             joined &= prose()
-        if not problem(joined.grammar()):
+        said = problem(joined.grammar())
+        if not said or (said == UNCHECKED and joined.schema is not None):  # an API that takes a schema needs no grammar
             whole = joined
             held.append(i)
             terminals += bool(offers[i].terminal)

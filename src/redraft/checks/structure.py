@@ -19,6 +19,7 @@ from redraft.checks.mend import as_json, load, values_in
 from redraft.errors import UsageError
 from redraft.jsonable import plain
 from redraft.schemas import faults, validator
+from redraft.scoring import is_number
 
 _LONGEST = 160
 _SHOWN = 3  # errors named in an explanation: more only confuse
@@ -94,15 +95,19 @@ class JsonSchema(Check):
         return 0.5 + 0.5 / (1 + len(problems)) - 0.01, shown + more
 
     def fix(self, value: Any) -> Any:
-        """The one value in the text that follows the schema, without what stands around it. A key that is missing stays
-        missing.
+        """The one value in the text that follows the schema best, without what stands around it. A key that is missing stays
+        missing; a value of another type than the schema's own is a fragment of something else.
         """
         if not isinstance(value, str) or not _read(value)[1]:
             return None
-        scored = [(self.judge(text)[0], text) for text in as_json(value, several=True)]
+        scored = [(self.judge(text)[0], text) for text in as_json(value, several=True) if self._of_its_type(text)]
         best = max(scored, default=(0.0, None), key=lambda pair: pair[0])
         alone = sum(score == best[0] for score, _ in scored) == 1
         return best[1] if alone else None
+
+    def _of_its_type(self, text: str) -> bool:
+        errors = faults(self._validator, _read(text)[0])
+        return not any(error.validator == "type" and not error.absolute_path for error in errors)
 
 
 class Number(Check):
@@ -115,7 +120,7 @@ class Number(Check):
     ) -> None:
         super().__init__(**options)
         bounds = [bound for bound in (low, high) if bound is not None]
-        if not all(_is_number(bound) for bound in bounds) or bounds != sorted(bounds):
+        if not all(map(is_number, bounds)) or bounds != sorted(bounds):
             raise UsageError(f"number({low!r}, {high!r}): give finite numbers with low <= high, or None for no bound")
         self.low, self.high, self.integer = low, high, integer
 
@@ -180,10 +185,6 @@ def _only_number(text: str) -> str:
     found = list(_INSIDE.finditer(text))
     alone = len(found) == 1 and not re.search(r"\d", text[: found[0].start()] + text[found[0].end() :])
     return found[0].group() if alone else ""
-
-
-def _is_number(bound: Any) -> bool:
-    return isinstance(bound, int | float) and not isinstance(bound, bool) and math.isfinite(bound)
 
 
 def _spelled(low: float | None, high: float | None, *, integer: bool) -> Iterator[str]:

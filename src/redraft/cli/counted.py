@@ -9,8 +9,7 @@ from typing import Any
 from redraft.batch import Batch
 from redraft.batch.output import Output
 from redraft.cli.output import say
-from redraft.report.text import one_line
-from redraft.result import calls, count, dollars, tokens
+from redraft.result import calls, count, dollars, one_line, tokens
 from redraft.types import Event
 
 _EVERY = 10.0

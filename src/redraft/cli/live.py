@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from redraft.cli.progress import Line, Progress
-from redraft.report.text import one_line
+from redraft.result import one_line
 from redraft.types import Event
 
 _STYLES = {"good": "green", "bad": "yellow", "note": "dim"}

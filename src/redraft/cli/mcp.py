@@ -63,6 +63,7 @@ def mcp(**given: Any) -> int:
     if find_spec("mcp") is None:
         raise ConfigError("redraft mcp needs the package mcp: pip install 'redraft[mcp]'")
     from redraft.budget import Budget
+    from redraft.config import project_file
     from redraft.integrations.mcp.terms import Terms
     from redraft.integrations.mcp.transports import KEY, Address, serve_http, serve_stdio
     from redraft.sync import run_sync
@@ -73,7 +74,13 @@ def mcp(**given: Any) -> int:
         cost=given["cost_limit"],
         seconds=given["time_limit"],
     )
-    terms = Terms(models=given["model"], base_url=given["base_url"], most=most, trusted=given["trusted"])
+    terms = Terms(
+        models=given["model"],
+        base_url=given["base_url"],
+        most=most,
+        trusted=given["trusted"],
+        calibrated=project_file().get("calibrated", {}),
+    )
     terms.lm(None)  # a missing key or server is said now, not to the first client
     _log(quiet=given["quiet"])
     where = None

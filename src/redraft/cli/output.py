@@ -33,7 +33,7 @@ def emit_json(data: dict[str, Any]) -> None:
 
 def complain(error: object) -> None:
     """One paragraph on stderr."""
-    from redraft.report.text import one_line
+    from redraft.result import one_line
 
     say(f"redraft: {one_line(error)}")
 

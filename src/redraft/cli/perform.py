@@ -23,8 +23,8 @@ from redraft.errors import RedraftError
 from redraft.evaluate.identity import fingerprint
 from redraft.protocols import Strategy
 from redraft.report.data import failure_data, result_data
-from redraft.report.text import printable, trajectory
-from redraft.result import Result
+from redraft.report.text import trajectory
+from redraft.result import Result, printable
 from redraft.run import Run
 from redraft.types import StopReason
 

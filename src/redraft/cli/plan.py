@@ -8,10 +8,10 @@ from typing import Any
 from redraft import registry
 from redraft.budget import Budget
 from redraft.checks import Check, from_file, parse
-from redraft.cli.calibrated import calibrated
 from redraft.cli.options import RunOptions
-from redraft.config import resolve_lm
+from redraft.config import resolve_lm, say_once
 from redraft.errors import UsageError
+from redraft.evaluate.calibrated import Calibrated, calibrated
 from redraft.modules import Predict
 from redraft.protocols import LM, Strategy
 from redraft.strategies import Role
@@ -27,6 +27,8 @@ _GOES_WITH = {
     "criteria": ("reflect", "self-refine", "critique"),
 }
 _NEED_CHECKS = ("refine", "best-of-n", "critique")
+_CHOSEN = ("writer", "editor", "critic", "criteria", "rounds", "effort")
+"""Who gives one of these has chosen: no calibration measured it."""
 
 
 def plan(options: RunOptions) -> Strategy:
@@ -43,9 +45,21 @@ def chosen(options: RunOptions) -> tuple[Strategy, dict[str, Any]]:
     lm = resolve_lm(options.model, options.base_url)
     if options.strategy != "auto":
         return _named(make, name, options, lm, checks), {}
-    measured, took, why = calibrated(options, checks, _author(options, lm), lm)
-    strategy = measured or _named(make, name, options, lm, checks)
-    return strategy, {"took": took or name, "why": why, "calibrated": measured is not None}
+    measured = _measured(options, checks, lm)
+    auto = measured.record(name)
+    if not measured:
+        return _named(make, name, options, lm, checks), auto
+    strategy = measured.strategy(_author(options, lm), checks)
+    say_once(f"redraft: auto takes {auto['took']}: {measured.why}")
+    return strategy, auto
+
+
+def _measured(options: RunOptions, checks: list[Check], lm: LM) -> Calibrated:
+    """What `redraft calibrate` has found for what is asked."""
+    given = next((name for name in _CHOSEN if getattr(options, name)), "")
+    chosen = f"--{given} was given" if given else ""
+    signature = _author(options, lm).signature
+    return calibrated(lm, signature, checks, chosen=chosen, attempts=options.attempts)
 
 
 def _named(make: Any, name: str, options: RunOptions, lm: LM, checks: list[Check]) -> Strategy:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from redraft.cli.output import say
-from redraft.errors import RedraftError
 from redraft.record import score_from
-from redraft.report.text import decided, judged, one_line
-from redraft.result import Result, count, tokens
+from redraft.report.kept import error_of
+from redraft.report.text import decided, judged
+from redraft.result import Result, count, cut_off, one_line, tokens
 from redraft.types import Attempt, Event, StopReason, Usage
 
 
@@ -89,7 +89,8 @@ class Progress:
             self._critic = self._critic + Usage(**data["usage"])
         elif event.kind == "stop" and not event.scope:
             for attempt in self._tried.values():
-                yield from [_draft_line(attempt)] if attempt.score or attempt.error is None else []
+                begun = attempt.error is None or (cut_off(attempt) and attempt.usage.calls)
+                yield from [_draft_line(attempt)] if attempt.score or begun else []
         elif (
             index is not None and event.scope == f"/attempt[{index}]"
         ):  # the run's own drafts, not those of a strategy inside one
@@ -103,7 +104,7 @@ class Progress:
             self._tried[index] = _attempt_from(data)
         elif kind in ("accept", "reject") and index in self._tried:
             attempt = self._tried.pop(index).but(accepted=kind == "accept", reason=data["reason"])
-            if attempt.error is None:
+            if attempt.error is None or cut_off(attempt):
                 yield _draft_line(attempt)
             else:
                 self._failed = _draft_line(attempt)
@@ -158,12 +159,14 @@ def _attempt_from(data: Mapping[str, Any]) -> Attempt:
         rung=data["rung"],
         score=score_from(data["score"]),
         usage=Usage(**data["usage"]),
-        error=None if data["error"] is None else RedraftError(data["error"]),
+        error=None if data["error"] is None else error_of(data["error"]),
     )
 
 
 def _draft_line(attempt: Attempt) -> Line:
     said = judged(attempt)
+    if cut_off(attempt):
+        said = said.partition(":")[0]  # by what is said once, when the run has ended
     decision = decided(attempt)
     if said and attempt.accepted:
         decision = ""  # the verdict says why

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from redraft.cli.codes import EXPLAINED
 from redraft.cli.options import RunOptions
+from redraft.cli.output import say
 from redraft.cli.runs import opened, whole_id
-from redraft.errors import UsageError
+from redraft.errors import StoreError, UsageError
+from redraft.result import count
 from redraft.types import Event
+
+if TYPE_CHECKING:
+    from redraft.store.sqlite import SqliteStore
 
 _COUNT = click.IntRange(min=1)
 _AMOUNT = click.FloatRange(min=0, min_open=True)
@@ -33,7 +39,7 @@ _AMOUNT = click.FloatRange(min=0, min_open=True)
 def resume(run_id: str | None, store: str | None, **given: Any) -> int:
     """Go on where a run of `redraft run` or `redraft rlm` was: what it has bought is not bought again.
 
-    Without RUN it is the newest run that is kept.
+    Without RUN it is the newest one of these.
 
     RUN is a run's id, or as much of its beginning as no other run has. The task and the options are those that it was begun
     with, its limits those that are given here (none: none but the configured ones). A run that had ended is shown again.
@@ -43,7 +49,7 @@ def resume(run_id: str | None, store: str | None, **given: Any) -> int:
     if given["json"] and given["show"]:
         raise click.UsageError(f"--json holds the {given['show']} already; leave out --show")
     with opened(store) as kept:
-        whole = whole_id(kept, run_id)
+        whole = _newest(kept, quiet=given["quiet"]) if run_id is None else whole_id(kept, run_id)
         spec = _spec(whole, kept.read(whole))
         where = str(kept.path)
     if "rlm" in spec:
@@ -53,10 +59,25 @@ def resume(run_id: str | None, store: str | None, **given: Any) -> int:
     return carry_out(RunOptions.of_spec(spec["options"], store=where, **given), spec["task"], whole)
 
 
+def _newest(kept: SqliteStore, *, quiet: bool) -> str:
+    """The newest run that can be gone on with: not one of a batch, an evaluation, a server or a program."""
+    ids = kept.run_ids()
+    for run_id in ids:
+        with contextlib.suppress(UsageError, StoreError):  # it is one of those; it is damaged
+            _spec(run_id, kept.read(run_id))
+            if run_id != ids[0] and not quiet:
+                say(f"redraft: going on with {run_id}; what is newer was begun otherwise")
+            return run_id
+    raise UsageError(
+        f"none of the {count(len(ids), 'run')} in {kept.path} can be gone on with: `redraft run` or `redraft rlm` began none "
+        "of them; `redraft runs list` shows what they are"
+    )
+
+
 def _spec(run_id: str, events: Sequence[Event]) -> dict[str, Any]:
     """What the run is made of. Raises `UsageError` for one that `redraft run` did not begin."""
     spec = next((e.data.get("spec") for e in reversed(events) if e.kind == "run"), None) or {}
-    if "batch" in spec or events[0].kind == "batch":
+    if "batch" in spec or any(event.kind == "batch" for event in events[:1]):
         raise UsageError(
             f"{run_id} is part of a batch: give the same `redraft batch` command again, which goes on with it"
         )

@@ -79,7 +79,8 @@ def show(run: str | None, as_json: bool, store: str | None) -> int:
     from redraft.cli.runs_table import heading, run_json
     from redraft.report.data import drafts_data, event_data
     from redraft.report.kept import auto_of, drafts_of, told
-    from redraft.report.text import one_line, trajectory
+    from redraft.report.text import trajectory
+    from redraft.result import one_line
 
     with opened(store) as kept:
         run_id = whole_id(kept, run)
@@ -108,7 +109,7 @@ def diff(run: str, a: int, b: int, store: str | None) -> int:
     """What changed from draft A to draft B of a run, word by word."""
     from redraft.report.diff import marked, word_diff
     from redraft.report.kept import drafts_of, outermost
-    from redraft.report.text import printable
+    from redraft.result import printable
 
     with opened(store) as kept:
         run_id = whole_id(kept, run)

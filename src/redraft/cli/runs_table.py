@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from redraft.report.text import one_line
-from redraft.result import count, dollars, tokens
+from redraft.result import count, dollars, one_line, tokens
 from redraft.store.kept import KeptRun
 from redraft.types import Usage
 

@@ -70,8 +70,12 @@ def serve(**given: Any) -> int:
 
 def _told(plans: Plans) -> Iterator[str]:
     """What would be served, from where, and to whom."""
+    from redraft.server.presets import Plan
+
     for preset in plans.presets.values():
-        yield f"{preset.id}  {preset.fitting(preset.all_checks())} on {preset.lm().name}"
+        plan = Plan.plain(preset)
+        why = f" (auto: {plan.auto['why']})" if plan.auto else ""
+        yield f"{preset.id}  {plan.auto.get('took', plan.name)} on {plan.lm.name}{why}"
     for upstream in plans.upstreams:
         key = f", with the key in {upstream.api_key_env}" if upstream.keyed() else ", without a key"
         yield f"{upstream.name}  {upstream.base_url}: {', '.join(upstream.models)}{key}"

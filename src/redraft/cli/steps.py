@@ -7,8 +7,7 @@ from typing import Any
 
 from redraft.cli.progress import Line, Progress
 from redraft.record import completion_from
-from redraft.report.text import one_line, printable
-from redraft.result import count, tokens
+from redraft.result import count, one_line, printable, tokens
 from redraft.rlm.parsing import read
 from redraft.types import Event, Usage
 

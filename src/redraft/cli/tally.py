@@ -9,8 +9,7 @@ from typing import Any
 
 from redraft.cli.output import say
 from redraft.evaluate import Item
-from redraft.report.text import one_line
-from redraft.result import calls, dollars, tokens
+from redraft.result import calls, dollars, one_line, tokens
 from redraft.types import Usage
 
 _EVERY = 10.0

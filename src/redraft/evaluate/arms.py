@@ -33,6 +33,8 @@ class Arm:
     baseline: bool = False
     note: str = ""
     """For a baseline: how it was made equal."""
+    stands_for: str = ""
+    """For a strategy that was given and is a baseline of another one, too: which, and how that was made equal."""
 
     @property
     def is_single(self) -> bool:
@@ -134,13 +136,20 @@ def _baseline(name: str, strategy: Refine, note: str) -> Arm:
     return Arm(name=name, label=name, strategy=strategy, identity=fingerprint(strategy), baseline=True, note=note)
 
 
-def shared(pairs: Iterable[tuple[Arm, Arm | None]], taken: Iterable[str]) -> dict[str, Arm]:
-    """Baselines by the name of the strategy they belong to. Equal ones are one; different ones of one name are told apart."""
+def shared(pairs: Iterable[tuple[Arm, Arm | None]], arms: Sequence[Arm]) -> dict[str, Arm]:
+    """Baselines by the name of the strategy they belong to. Equal ones are one, and one that equals a strategy that was given
+    is that strategy: nothing is bought twice. Different ones of one name are told apart.
+    """
     made: dict[str, Arm] = {}
-    names = set(taken)
+    names = {arm.name for arm in arms}
+    ours = {arm.identity: arm for arm in arms}
     found: dict[str, Arm] = {}
     for arm, baseline in pairs:
         if baseline is None:
+            continue
+        if (same := ours.get(baseline.identity)) is not None:
+            stands_for = f"its {baseline.name} is {same.name}, configured alike and bought once ({baseline.note})"
+            made[arm.name] = replace(same, stands_for=stands_for)
             continue
         if baseline.identity not in found:
             name = baseline.name if baseline.name not in names else f"{baseline.name} ({arm.name})"

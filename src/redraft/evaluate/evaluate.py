@@ -22,7 +22,7 @@ from redraft.evaluate.item import Item, evaluated, run_id_of
 from redraft.evaluate.metric import Metric
 from redraft.evaluate.report import Report
 from redraft.evaluate.standing import Standing
-from redraft.evaluate.waiting import begun
+from redraft.evaluate.waiting import begun, preload
 from redraft.frame import current_frame
 from redraft.journal import Journal
 from redraft.protocols import Store
@@ -83,15 +83,14 @@ class Evaluate:
         arms = given(strategies)
         for arm in arms:
             arm.bind(self.examples)
-        names = [arm.name for arm in arms]
         work = _Work(self, progress)
-        once = shared([(arm, single_shot(arm)) for arm in arms], names) if self.baselines else {}
-        await work.run([*arms, *_distinct(once)])
+        once = shared([(arm, single_shot(arm)) for arm in arms], arms) if self.baselines else {}
+        await work.run([*arms, *_further(once, arms)])
         best = {}
         if self.baselines and work.stopped is None:
-            best = shared([(arm, work.equal_cost(arm, once)) for arm in arms], names)
-            await work.run(_distinct(best))
-        everyone = [*arms, *_distinct(once), *_distinct(best)]
+            best = shared([(arm, work.equal_cost(arm, once)) for arm in arms], arms)
+            await work.run(_further(best, arms))
+        everyone = [*arms, *_further(once, arms), *_further(best, arms)]
         order = {arm.name: i for i, arm in enumerate(everyone)}
         work.items.sort(key=lambda item: (item.index, order[item.strategy]))
         return Report(
@@ -126,9 +125,7 @@ class _Work:
         """All items of these arms, example by example, so that what an ended budget leaves can be compared."""
         jobs = [(arm, index) for index in range(len(self.asked.examples)) for arm in arms]
         self.planned += len(jobs)
-        if self.store is not None and self.asked.budget is not None:
-            for job in jobs:
-                self.whole.preload(Journal(self.store, self._id(*job)).spent())
+        preload(self.whole, self.store, (self._id(*job) for job in jobs))
         waiting = iter(jobs)
         try:
             async with asyncio.TaskGroup() as group:
@@ -206,5 +203,7 @@ class _Work:
         return equal_cost(arm, calls, fmean(single) if single else 1, "calls")
 
 
-def _distinct(arms: dict[str, Arm]) -> list[Arm]:
-    return list({arm.name: arm for arm in arms.values()}.values())
+def _further(baselines: dict[str, Arm], given: Sequence[Arm]) -> list[Arm]:
+    """Each once, and none that was given as a strategy."""
+    names = {arm.name for arm in given}
+    return list({arm.name: arm for arm in baselines.values() if arm.name not in names}.values())

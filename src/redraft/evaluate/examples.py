@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from redraft.batch.files import table_rows
 from redraft.errors import InputError
 from redraft.types import Prediction
 
@@ -94,7 +94,7 @@ def read_examples(path: str | PathLike[str], inputs: Sequence[str]) -> list[Exam
                 examples.append(Example(fields).with_inputs(*inputs))
             except InputError as error:
                 raise InputError(f"{file.name} line {line}: {error}") from error
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, ValueError) as error:  # ValueErrors: it is not UTF-8, or no table
         raise InputError(f"{file.name} cannot be read: {error}") from error
     return examples
 
@@ -115,12 +115,8 @@ def _json_lines(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _csv_rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     with file.open(encoding="utf-8-sig", newline="") as lines:
-        reader = csv.DictReader(lines, strict=True)
-        names = list(reader.fieldnames or ())
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise InputError(f"{file.name}: its header has more than one column {twice[0]!r}")
-        for row in reader:
+        for number, row in table_rows(lines):
             if None in row or None in row.values():
-                wanted = len(reader.fieldnames or ())
-                raise InputError(f"{file.name} line {reader.line_num} has not {wanted} values, as the header has")
-            yield reader.line_num, row
+                wanted = len(row.keys() - {None})
+                raise InputError(f"{file.name} line {number} has not {wanted} values, as the header has")
+            yield number, row

@@ -8,7 +8,7 @@ from typing import Any
 from redraft.errors import BudgetExceeded
 from redraft.evaluate.item import Item
 from redraft.evaluate.standing import Comparison, Standing
-from redraft.result import count
+from redraft.result import count, one_line
 
 UNEQUAL = (
     "UNEQUAL: the scores of the table are means over different examples, and what takes long is cut off first: they cannot be "
@@ -38,8 +38,10 @@ class Report:
         self.seed = seed
         self.baselines = baselines
         ours = [s.name for s in self.standings if not s.baseline]
-        self.between = tuple(Comparison.of(a, b, self.items, seed) for i, a in enumerate(ours) for b in ours[i + 1 :])
-        """Each strategy that was given against those given after it."""
+        stood = [{c.ours, c.theirs} for s in self.standings for c in s.comparisons]
+        pairs = [(a, b) for i, a in enumerate(ours) for b in ours[i + 1 :] if {a, b} not in stood]
+        self.between = tuple(Comparison.of(a, b, self.items, seed) for a, b in pairs)
+        """Each strategy that was given against those given after it, where neither is a baseline of the other."""
         self.stopped = stopped
         """The limit that ended the evaluation early; None if it ran to its end."""
 
@@ -144,11 +146,6 @@ class Report:
 def _first(items: Sequence[Item], status: str) -> str:
     item = next(item for item in items if item.status == status)
     return f"first: example {item.index}, {type(item.error).__name__}: {item.error}"
-
-
-def one_line(text: str) -> str:
-    """What an error says may have lines: a note is one."""
-    return " ".join(text.split())
 
 
 def escaped(text: str) -> str:

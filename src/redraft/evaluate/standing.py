@@ -13,6 +13,7 @@ from redraft.evaluate.arms import Arm
 from redraft.evaluate.item import Item
 from redraft.evaluate.stats import (
     LEVEL,
+    UNTOLD,
     Estimate,
     mcnemar,
     mean_of,
@@ -67,13 +68,14 @@ class Comparison:
 
     @property
     def outcome(self) -> str:
-        """`better`, `worse`, `no difference` (the interval spans 0, or luck does as much in more than one of 20), or
-        `too few pairs`.
+        """`better`, `worse`, `no difference` (the interval spans 0, and luck does as much in more than one of 20),
+        `not told from luck` (one of the two, but not the other), or `too few pairs`.
         """
         if self.difference is None:
             return "too few pairs"
-        if self.difference.spans_zero or self.p > 1 - LEVEL:
-            return "no difference"
+        unclear = (self.difference.spans_zero, self.p > 1 - LEVEL)
+        if any(unclear):
+            return "no difference" if all(unclear) else UNTOLD
         return "better" if self.difference.mean > 0 else "worse"
 
     def to_dict(self) -> dict[str, Any]:
@@ -85,10 +87,13 @@ class Comparison:
         d = self.difference
         if d is None:
             return f"{self.ours} against {self.theirs}: too few pairs ({self.pairs})"
-        by = f" {d.mean:+.3f} ({d.low:+.3f} to {d.high:+.3f}), p = {self.p:.2g},"
+        by, p = f"{d.mean:+.3f} ({d.low:+.3f} to {d.high:+.3f})", f"p = {self.p:.2g}"
+        said = f"{self.outcome} {by}, {p},"
+        if self.outcome == UNTOLD:  # the figure that decides comes first: the other one seems to say the opposite
+            said = f"{UNTOLD} (the interval spans 0): {by}, {p}," if d.spans_zero else f"{UNTOLD} ({p}): {by}"
         passes = "" if self.p == self.p_passes else f", McNemar p = {self.p_passes:.2g}"
         return (
-            f"{self.ours} against {self.theirs}: {self.outcome}{by} on {count(self.pairs, 'pair')}; wrong->right "
+            f"{self.ours} against {self.theirs}: {said} on {count(self.pairs, 'pair')}; wrong->right "
             f"{self.wrong_to_right}, right->wrong {self.right_to_wrong}{passes}"
         )
 
@@ -100,7 +105,7 @@ class Standing:
     name: str
     baseline: bool
     note: str
-    """For a baseline: how it was made equal."""
+    """For a baseline: how it was made equal; for another one, which of those that were given is its baseline."""
     no_best: str
     """Why there is no equal-cost best of N beside it, if there is none and the budget is not why."""
     n: int
@@ -138,7 +143,7 @@ class Standing:
         return cls(
             name=arm.name,
             baseline=arm.baseline,
-            note=arm.note,
+            note="; ".join(filter(None, (arm.note, *(peer.stands_for for peer in (once, best) if peer is not None)))),
             no_best=arm.no_best or (ONE if counted else "no item has a score"),
             n=len(counted),
             failed=sum(item.status == "failed" for item in own),

@@ -16,6 +16,8 @@ from operator import mul
 
 RESAMPLES = 2000
 LEVEL = 0.95
+UNTOLD = "not told from luck"
+"""The verdict where one of interval and p tells a difference, but not the other: to say that there is none would be wrong, too."""
 _Z = 1.959964
 _ENUMERATED = 10
 

@@ -20,9 +20,9 @@ _WRITE = 0o222
 _HEAD = f"# Written by `redraft calibrate`: what was measured, and what {json.dumps('auto')} makes of it."
 
 
-def found(key: str) -> dict[str, Any] | None:
-    """The entry of this model and task; None if it was never calibrated."""
-    tables = project_file().get(NAME)
+def found(key: str, tables: Any = None) -> dict[str, Any] | None:
+    """The entry of this model and task in `[calibrated]` (None: of the project's file); None if it was never calibrated."""
+    tables = project_file().get(NAME) if tables is None else tables
     entry = tables.get(key) if isinstance(tables, Mapping) else None
     if entry is not None and not isinstance(entry, Mapping):
         raise ConfigError(f"[{NAME}.{json.dumps(key)}] must be a table, got {entry!r}; calibrate again, or remove it")

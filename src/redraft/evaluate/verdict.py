@@ -25,7 +25,7 @@ from redraft.evaluate.probe import (
     Outcome,
     Trial,
 )
-from redraft.evaluate.stats import Estimate, changed, mcnemar, wilson
+from redraft.evaluate.stats import UNTOLD, Estimate, changed, mcnemar, wilson
 
 ALPHA = 0.05
 SHOWN = (EDIT, CRITIQUE)
@@ -82,6 +82,11 @@ class Test:
         """Of the shares that were mended, ours minus theirs."""
         return changed(self.won, self.lost, self.pairs) if self.pairs else None
 
+    @property
+    def spans_zero(self) -> bool:
+        """True if the interval leaves open which of the two mends more."""
+        return self.difference is None or self.difference.spans_zero
+
     def __str__(self) -> str:
         d = self.difference
         by = "" if d is None else f" {d.mean:+.0%} ({d.low:+.0%} to {d.high:+.0%})"
@@ -93,7 +98,9 @@ class Verdict:
     """What was found. `rung` is what is recommended; None where nothing is."""
 
     outcome: str
-    """`recommended`, `no difference`, `too little data` or `nothing helps`."""
+    """`recommended`, `no difference`, `not told from luck` (an interval is without 0, or p small, but not small enough for
+    all that was tested), `not better` (what was chosen lost a test), `too little data` or `nothing helps`.
+    """
     rung: str | None
     why: str
     chosen: str | None = None
@@ -124,9 +131,8 @@ def decide(trials: Sequence[Trial], seed: int = 0) -> Verdict:
     tests = _tests(chosen, rungs, first, rest)
     proven = _proven(chosen, tests)
     if not proven:
-        peers = " and ".join(t.theirs for t in tests) or "anything else"
-        why = f"{of}; {chosen} did best on a third of them, and on the others no better than {peers}"
-        return Verdict(outcome="no difference", rung=None, why=why, chosen=chosen, tests=tests)
+        outcome, why = _unproven(chosen, tests)
+        return Verdict(outcome=outcome, rung=None, why=f"{of}; {why}", chosen=chosen, tests=tests)
     why = f"{of}; on those that had no part in choosing it, {chosen} mends more than " + " and ".join(
         t.theirs for t in proven
     )
@@ -145,7 +151,8 @@ def draft_shown(trials: Sequence[Trial]) -> Test | None:
 def shown_words(test: Test) -> str:
     """That in words."""
     if test.p > ALPHA:
-        return f"showing the draft: no difference seen; {test}"
+        seen = "no difference seen" if test.spans_zero else f"{UNTOLD} (p is above {ALPHA:g})"
+        return f"showing the draft: {seen}; {test}"
     return f"showing the draft {'helps' if test.won > test.lost else 'hurts'}; {test}"
 
 
@@ -200,6 +207,21 @@ def _proven(chosen: str, tests: Sequence[Test]) -> list[Test]:
             break
         proven.append(test)
     return proven
+
+
+def _unproven(chosen: str, tests: Sequence[Test]) -> tuple[str, str]:
+    """The outcome where nothing is proven, and why: p of each test that is in the way, and how small it would have to be."""
+    wanted = ALPHA if chosen in SHOWN else ALPHA / max(1, len(tests))
+    left = [t for t in tests if t.p > wanted]
+    did = f"{chosen} did best on a third of them"
+    if not left:
+        return "no difference", f"{did}, and there is nothing to test it against"
+    if worse := [t.theirs for t in left if t.difference is not None and t.difference.high < 0]:
+        return "not better", f"{did}, but on the others it did worse than {' and '.join(worse)}"
+    over = " and ".join(f"{t.theirs} (p = {t.p:.2g})" for t in left)
+    told = any(not t.spans_zero or t.p <= ALPHA for t in left)
+    why = f"{did}; that it does better than {over} on the others is not told from luck, which takes p of {wanted:g} or less"
+    return UNTOLD if told else "no difference", why
 
 
 # What critique costs

@@ -1,13 +1,15 @@
-"""Two evaluations at once on one store: what both need is made by one of them, and the other waits for it."""
+"""Several evaluations on one store, one after the other or at once: what is on record counts, and what two need is made by
+one of them, for which the other waits.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from redraft.budget import Meter
+from redraft.budget import UNLIMITED, Meter
 from redraft.errors import StoreError
-from redraft.journal import Claim
+from redraft.journal import Claim, Journal
 from redraft.protocols import Store
 from redraft.run import Run
 
@@ -15,6 +17,14 @@ _LOOK = 0.2
 """Seconds between two looks at a run that somebody else writes."""
 _UNCLEAR = 2
 """How often a run may fail to begin though nobody writes it: it may have ended between the two looks."""
+
+
+def preload(meter: Meter, store: Store | None, run_ids: Iterable[str]) -> None:
+    """Count what these runs have spent in earlier processes against the meter's own limits, if it has any."""
+    if store is None or meter.budget == UNLIMITED:
+        return
+    for run_id in run_ids:
+        meter.preload(Journal(store, run_id).spent())
 
 
 async def begun(make: Callable[[], Run], within: Meter | None = None) -> Run:

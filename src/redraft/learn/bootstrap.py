@@ -8,7 +8,6 @@ alone; a number passes at 1, or at the threshold, not at everything but 0; and c
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -22,6 +21,7 @@ from redraft.learn.compiling import Compiling
 from redraft.learn.programs import with_demos
 from redraft.learn.report import BootstrapReport
 from redraft.protocols import Store
+from redraft.scoring import is_number
 from redraft.strategies.base import as_module
 from redraft.sync import run_sync
 
@@ -59,7 +59,7 @@ class BootstrapFewShot:
         for name, least in _LEAST.items():
             if type(given[name]) is not int or given[name] < least:
                 raise InputError(f"{name}={given[name]!r}: give a whole number, {least} or more")
-        if metric_threshold is not None and not _is_number(metric_threshold):
+        if metric_threshold is not None and not is_number(metric_threshold):
             raise InputError(f"metric_threshold={metric_threshold!r}: give a finite number, or None")
         if type(seed) is not int:
             raise InputError(f"seed={seed!r}: give a whole number")
@@ -96,7 +96,3 @@ class BootstrapFewShot:
         work.complain(self.report)
         shown = {path: [*demos[path], *labels[path]] for path in demos}
         return with_demos(student, {path: some for path, some in shown.items() if some})
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

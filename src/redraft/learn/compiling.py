@@ -16,9 +16,8 @@ from redraft.evaluate.arms import Arm
 from redraft.evaluate.identity import fingerprint
 from redraft.evaluate.item import run_id_of
 from redraft.evaluate.metric import Metric
-from redraft.evaluate.waiting import begun
+from redraft.evaluate.waiting import begun, preload
 from redraft.frame import Advice, current_frame
-from redraft.journal import Journal
 from redraft.learn.kept import demos_from, kept, labeled, source_of, without
 from redraft.learn.programs import check_alike, predictors, with_demos
 from redraft.learn.report import BootstrapReport, Tried
@@ -90,9 +89,7 @@ class Compiling:
 
     async def run(self) -> None:
         """Try examples until there are enough demos, or no more examples, or something ends it."""
-        if self.store is not None and self.asked.budget is not None:
-            for index in range(len(self.examples)):
-                self.whole.preload(Journal(self.store, self._id(index)).spent())
+        preload(self.whole, self.store, map(self._id, range(len(self.examples))))
         for first in range(0, len(self.examples), self.asked.concurrency):
             if self.stopped is not None or len(self.learned) >= self.asked.max_bootstrapped_demos:
                 return

@@ -79,15 +79,15 @@ def _drafts(scope: str, attempts: Mapping[int, Attempt], best: int | None, *, en
 
 
 def _open(attempt: Attempt) -> bool:
-    return isinstance(attempt.error, _NeverEndedError)
+    return isinstance(attempt.error, NeverEndedError)
 
 
-class _NeverEndedError(RedraftError):
+class NeverEndedError(RedraftError):
     """For an attempt of which no end is on record."""
 
 
 def _begun(index: int) -> Attempt:
-    return Attempt(index=index, inputs={}, error=_NeverEndedError("it never ended"))
+    return Attempt(index=index, inputs={}, error=NeverEndedError("not ended: cut off, or at work"))
 
 
 def _proposed(attempt: Attempt, data: Mapping[str, Any]) -> Attempt:
@@ -102,7 +102,7 @@ def _attempted(attempt: Attempt, data: Mapping[str, Any]) -> Attempt:
         prediction=Prediction(text=text) if text or error is None else None,
         score=score_from(data["score"]),
         usage=Usage(**data["usage"]),
-        error=None if error is None else _error(error),
+        error=None if error is None else error_of(error),
     )
 
 
@@ -130,7 +130,7 @@ _READ = {
 }
 
 
-def _error(said: str) -> RedraftError:
+def error_of(said: str) -> RedraftError:
     """An error with the type's name and the message that are on record as `Name: message`."""
     name, _, message = said.partition(": ")
     kind = type(name if name.isidentifier() else "RedraftError", (RedraftError,), {})

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from redraft.report.diff import kinship, marked, word_diff
-from redraft.result import count, tokens
+from redraft.report.kept import NeverEndedError
+from redraft.result import count, cut_off, one_line, printable, tokens
 from redraft.types import Attempt, Critique, Issue
 
 _AKIN = 0.1  # below this share of common words a diff is harder to read than the draft itself
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
-
-def one_line(text: object) -> str:
-    """A text on one line, without anything that would steer a terminal."""
-    return printable(" ".join(str(text).split()))
-
-
-def printable(text: str) -> str:
-    """A text whose control characters are shown instead of sent to the terminal; line ends and tabs stay."""
-    return _CONTROL.sub(lambda c: f"\\x{ord(c[0]):02x}", text.replace("\r\n", "\n"))
 
 
 def judged(attempt: Attempt) -> str:
-    """What code or a reward said of a draft: `ok 2/2`, `x 5 sentences, want 3`, `score 0.72`; empty if nothing did."""
+    """What code or a reward said of a draft: `ok 2/2`, `x 5 sentences, want 3`, `score 0.72`, or why nothing could; empty if
+    nothing did.
+    """
+    if cut_off(attempt):
+        what = "cut off" if attempt.prediction is None else "cut off before it was judged"
+        return one_line(f"{what}: {str(attempt.error).partition(';')[0]}")
+    if isinstance(attempt.error, NeverEndedError):
+        return str(attempt.error)
     if attempt.error is not None:
-        return one_line(f"x {attempt.reason or f'failed: {attempt.error}'}")
+        return one_line(f"x {(not attempt.accepted and attempt.reason) or f'failed: {attempt.error}'}")
     score = attempt.score
     if score is None:
         return ""
@@ -40,8 +36,9 @@ def judged(attempt: Attempt) -> str:
 
 def decided(attempt: Attempt) -> str:
     """`accepted: why`, `rejected: why`, or that nobody decided. A failed draft's reason is in `judged` already."""
-    if attempt.error is not None:
-        return "" if attempt.reason else "rejected"
+    if attempt.error is not None and not attempt.accepted:
+        ended_first = cut_off(attempt) or isinstance(attempt.error, NeverEndedError)
+        return "" if attempt.reason or ended_first else "rejected"
     if not attempt.reason:
         return "not decided: the run ended first"
     return one_line(f"{'accepted' if attempt.accepted else 'rejected'}: {attempt.reason}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, cast
 
 from redraft import registry
@@ -13,6 +13,7 @@ from redraft.budget import Budget
 from redraft.checks import Check, from_file, json_schema, parse
 from redraft.config import resolve_lm
 from redraft.errors import ConfigError, RedraftError, UsageError
+from redraft.evaluate.calibrated import PLAIN, Calibrated, calibrated
 from redraft.linear import linear
 from redraft.lm.openai import OpenAILM
 from redraft.protocols import LM
@@ -28,6 +29,8 @@ from redraft.types import Completion, Request
 PREFIX = "refine/"
 _BY_CHECKS = ("refine", "best-of-n", "predict")
 _CRITICISED = ("self-refine", "reflect")
+_CHOSEN = ("writer", "editor", "critic", "reviser", "judge", "criteria", "models", "rounds", "effort")
+"""Whose preset gives one of these has chosen: no calibration measured it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +39,8 @@ class Preset:
 
     name: str
     strategy: str = "auto"
-    """predict, refine, best-of-n, self-refine or reflect. auto: reflect with an editor or criteria, self-refine with a
-    critic, refine with checks, else one round of self-refine.
+    """predict, refine, best-of-n, self-refine or reflect. auto: what `redraft calibrate` found, else reflect with a writer, an
+    editor or criteria, self-refine with a critic, refine with checks, one round of self-refine.
     """
     model: str | None = None
     """Who writes; None: the configured model."""
@@ -67,9 +70,11 @@ class Preset:
     effort: str | None = None
     limits: Budget = field(default_factory=Budget)
     tools: ToolRules = field(default_factory=ToolRules)
+    measured: Any = field(default_factory=dict, repr=False, hash=False)
+    """`[calibrated]` of the same file."""
 
     @classmethod
-    def read(cls, name: str, table: object) -> Preset:
+    def read(cls, name: str, table: object, measured: Any = None) -> Preset:
         """A preset's table. Raises `ConfigError` that names the key."""
         if not isinstance(table, Mapping):
             raise ConfigError(f"[presets.{name}] must be a table, got {table!r:.80}")
@@ -77,11 +82,11 @@ class Preset:
             raise ConfigError(
                 f"[presets.{name!r:.80}]: a preset's name is up to 80 letters, digits and marks of ._-/:+"
             )
-        known = {f.name: f for f in fields(cls) if f.name != "name"}
+        known = {f.name: f for f in fields(cls) if f.name not in ("name", "measured")}
         if unknown := sorted(set(table) - set(known)):
             raise ConfigError(f"[presets.{name}]: no setting named {unknown[0]!r}; there are {', '.join(known)}")
         values = {key: _value(f"[presets.{name}] {key}", known[key], value) for key, value in table.items()}
-        return cls(name=name, **values)
+        return cls(name=name, measured={} if measured is None else measured, **values)
 
     @property
     def id(self) -> str:
@@ -113,6 +118,19 @@ class Preset:
             return "reflect"
         return "refine" if checks and not self.critic else "self-refine"
 
+    def calibrated(self, lm: LM, checks: list[Check], request: Request, options: Options) -> Calibrated:
+        """What was measured for a text that is asked for, and these checks."""
+        given = next((f"the preset gives {name}" for name in _CHOSEN if getattr(self, name) not in (None, ())), "")
+        return calibrated(
+            lm,
+            PLAIN,
+            checks,
+            tables=self.measured,
+            chosen=given or ("the request gives effort" if request.effort else ""),
+            attempts=self.attempts if options.attempts is None else options.attempts,
+            rounds=options.rounds,
+        )
+
 
 @cache
 def _parsed(checks: tuple[str, ...], files: tuple[str, ...]) -> tuple[Check, ...]:
@@ -130,14 +148,18 @@ def _wider(lm: Hashable, parallel: int) -> LM:
     )
 
 
-def read_presets(tables: object) -> dict[str, Preset]:
-    """All presets by the names of their virtual models. Each is made once for a try: what is wrong is said at the start."""
+def read_presets(tables: object, measured: Any = None) -> dict[str, Preset]:
+    """All presets by the names of their virtual models. Each is made once for a try: what is wrong is said at the start.
+
+    `measured` is `[calibrated]` of the same file.
+    """
     if not isinstance(tables, Mapping):
         raise ConfigError(f"presets must be tables, [presets.NAME], got {tables!r:.80}")
-    presets = {preset.id: preset for preset in (Preset.read(name, table) for name, table in tables.items())}
+    read = (Preset.read(name, table, measured) for name, table in tables.items())
+    presets = {preset.id: preset for preset in read}
     for preset in presets.values():
         try:
-            Plan.of(preset, Asked(preset=preset.id, request=Request(messages=({"role": "user", "content": "?"},))))
+            Plan.plain(preset)
         except RedraftError as error:
             raise ConfigError(f"[presets.{preset.name}] cannot be used: {error}") from error
     return presets
@@ -156,21 +178,26 @@ class Plan:
     """What the author is asked."""
     forbidden: tuple[str, ...] = ()
     """Tools that no answer may call."""
+    auto: Mapping[str, Any] = field(default_factory=dict)
+    """What `auto` took and why, for the journal; empty where the preset names a strategy."""
+
+    @classmethod
+    def plain(cls, preset: Preset) -> Plan:
+        """What a request comes to that says nothing of itself."""
+        return cls.of(preset, Asked(preset=preset.id, request=Request(messages=({"role": "user", "content": "?"},))))
 
     @classmethod
     def of(cls, preset: Preset, asked: Asked, *, given: Completion | None = None) -> Plan:
         """The strategy for a request; `given` is a first reply that is there already. Raises `UsageError` for what does not
         fit together.
         """
-        lm, checks = preset.lm(), preset.all_checks()
-        name = preset.fitting(checks)
+        lm, own = preset.lm(), preset.all_checks()
         request = without_tools(_filled(preset, asked.request), preset.tools.forbidden)
-        if request.schema is not None:
-            try:
-                with linear():
-                    checks.append(json_schema(request.schema))
-            except RecursionError as error:
-                raise UsageError("the request's 'response_format' cannot be used: its schema is too deep") from error
+        checks = [*own, *_of_schema(request)]
+        # a check of the client's schema alone does not send the preset's critic away
+        found = preset.calibrated(lm, own and checks, request, asked.options) if preset.strategy == "auto" else None
+        name = found.name if found else preset.fitting(own)
+        text: Any = partial(_text, preset, name, checks=checks, options=asked.options, found=found)
         strategy: Any
         if request.tools and request.tool_choice != "none":
             author = Conversation(request, lm, system=preset.system, calls=True)
@@ -178,12 +205,11 @@ class Plan:
             again = Conversation(request, lm, system=preset.system, calls=True)
             calls = Refine(again, N=attempts, checks=[fits], clean=False, advisor=False)
             quiet = Conversation(request.but(tool_choice="none"), lm, system=preset.system)
-            text = _text(preset, name, quiet, checks, asked.options)
-            strategy = Turn(author, text, calls, fits, first=given)
+            strategy = Turn(author, text(quiet), calls, fits, first=given)
         else:
             author = Conversation(request, lm, system=preset.system)
             author.draft = given
-            strategy = _text(preset, name, author, checks, asked.options)
+            strategy = text(author)
         budget = narrowed(preset.limits, asked.options.budget)
         return cls(
             strategy=strategy,
@@ -193,6 +219,7 @@ class Plan:
             budget=budget,
             request=request,
             forbidden=preset.tools.forbidden,
+            auto={} if found is None else found.record(name),
         )
 
 
@@ -212,18 +239,35 @@ def _filled(preset: Preset, asked: Request) -> Request:
     return asked.but(temperature=temperature, max_tokens=min(caps, default=None), effort=asked.effort or preset.effort)
 
 
-def _text(preset: Preset, name: str, author: Conversation, checks: list[Check], options: Options) -> Refining:
+def _of_schema(request: Request) -> list[Check]:
+    """The check of the schema that a client asks for."""
+    if request.schema is None:
+        return []
+    try:
+        with linear():
+            return [json_schema(request.schema)]
+    except RecursionError as error:
+        raise UsageError("the request's 'response_format' cannot be used: its schema is too deep") from error
+
+
+def _text(
+    preset: Preset, name: str, author: Conversation, *, checks: list[Check], options: Options, found: Calibrated | None
+) -> Refining:
     """The preset's strategy for a text."""
-    make, lm = registry.find("strategies", name), author.lm
+    lm = author.lm
     assert isinstance(lm, LM)
     threshold = preset.threshold if options.threshold is None else options.threshold
     more: dict[str, Any] = {"checks": checks, **({} if threshold is None else {"threshold": threshold})}
-    if name in _BY_CHECKS:
-        made: Refining = _by_checks(preset, name, author, options, more)
+    if author.asked.logprobs is not None and (found or name in _BY_CHECKS):
+        more["fix"] = False  # a text that code has mended has no probabilities
+    if found:
+        made = found.strategy(author, **more)
+    elif name in _BY_CHECKS:
+        made = _by_checks(preset, name, author, options, more)
     elif name in _CRITICISED:
         made = _criticised(preset, name, author, options, more)
     else:
-        made = make(author, **more)  # a plug-in's
+        made = registry.find("strategies", name)(author, **more)  # a plug-in's
     if hasattr(made, "reviser"):
         module = made.module if isinstance(made.module, Conversation) else author
         made.reviser = ConversationReviser(module, preset.role(preset.reviser, lm) or Role())
@@ -232,8 +276,6 @@ def _text(preset: Preset, name: str, author: Conversation, checks: list[Check], 
 
 def _by_checks(preset: Preset, name: str, author: Conversation, options: Options, more: dict[str, Any]) -> Refining:
     attempts = preset.attempts if options.attempts is None else options.attempts
-    if author.asked.logprobs is not None:
-        more["fix"] = False  # a text that code has mended has no probabilities
     if preset.models:
         more["models"] = [resolve_lm(model, preset.base_url) for model in preset.models]
     more["judge"] = preset.role(preset.judge, author.lm)

@@ -78,6 +78,7 @@ class Refining:
             "task": _last_text(asked),
             "preset": asked.preset,
             "inputs": {INPUT: [*map(dict, asked.request.messages)]},
+            **({"auto": dict(self.plan.auto)} if self.plan.auto else {}),
         }
 
     async def answer(self) -> Refined:

@@ -6,7 +6,7 @@ import importlib
 import logging
 import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from redraft.server.house import House, Plans, Terms
 from redraft.server.keys import VARIABLE, Keys
 from redraft.server.presets import read_presets
 from redraft.server.shadow import ShadowTerms
-from redraft.server.upstreams import configured
+from redraft.server.upstreams import Upstream, configured
 from redraft.sockets import listen_at
 
 log = logging.getLogger("redraft.server")
@@ -43,14 +43,11 @@ def plans_of(project: Mapping[str, Any], *, base_url: str | None = None, keys_fi
         raise ConfigError(f"[server]: {shown}; there are {', '.join(_SETTINGS)}")
     if not isinstance(table.get("keys_file", ""), str):
         raise ConfigError(f"[server] keys_file must be the name of a file, got {table['keys_file']!r:.40}")
-    presets = read_presets(project.get("presets", {}))
+    presets = read_presets(project.get("presets", {}), project.get("calibrated"))
     upstreams = tuple(configured(project.get("upstreams", {}), base_url))
     shadow = ShadowTerms.read(project.get("shadow"), presets)
-    if shadow is not None and not upstreams:
-        raise ConfigError(
-            "[shadow] refines answers that pass through, and there is no upstream they could come from: write "
-            "[upstreams.NAME] into redraft.toml, or name one by --base-url"
-        )
+    if shadow is not None:
+        _check_shadowed(shadow, upstreams)
     return Plans(
         presets=presets,
         upstreams=upstreams,
@@ -58,6 +55,23 @@ def plans_of(project: Mapping[str, Any], *, base_url: str | None = None, keys_fi
         shadow=shadow,
         terms=_terms({name: value for name, value in table.items() if name != "keys_file"}),
     )
+
+
+def _check_shadowed(shadow: ShadowTerms, upstreams: Sequence[Upstream]) -> None:
+    """Raises `ConfigError` where no answer could come by that is to be refined aside."""
+    chats = [upstream for upstream in upstreams if upstream.kind == "openai"]
+    if not chats:
+        raise ConfigError(
+            "[shadow] refines chat completions that pass through, and there is no upstream they could come from: write "
+            "[upstreams.NAME] of kind openai into redraft.toml, or name one by --base-url"
+        )
+    for model in shadow.models:
+        if not any(upstream.may_take(model) for upstream in chats):
+            there = "; ".join(f"{upstream.name} takes {', '.join(upstream.models) or 'none'}" for upstream in chats)
+            raise ConfigError(
+                f"[shadow] models names {model!r:.80}, which no upstream of kind openai takes ({there}): mend the name, or "
+                "leave models out for all that pass through"
+            )
 
 
 def _terms(given: Mapping[str, Any]) -> Terms:

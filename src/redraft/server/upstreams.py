@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -45,6 +46,8 @@ _GONE = _HOP | {b"set-cookie", b"date", b"server"}
 _PREFIX = PREFIX.encode()
 _PROBE_SECONDS, _LIST_SECONDS, _KEPT_SECONDS = 2.0, 5.0, 30.0
 _LAST_STATUS = 599
+_CHOICE = re.compile(r"\[!?\]?[^\]]*\]")
+"""Of a pattern, what stands for one character."""
 _UNSENDABLE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 
@@ -108,6 +111,22 @@ class Upstream:
     def takes(self, model: str) -> bool:
         """True if a model's name is one of its."""
         return any(fnmatch.fnmatchcase(model, pattern) for pattern in self.models)
+
+    def may_take(self, pattern: str) -> bool:
+        """True if there may be a name that fits the pattern and is one of its."""
+        return any(_meet(_CHOICE.sub("?", pattern), _CHOICE.sub("?", own)) for own in self.models)
+
+
+@cache
+def _meet(one: str, other: str) -> bool:
+    """True if some text fits both patterns of characters, ? and *."""
+    if not one or not other:
+        return not (one + other).strip("*")
+    if one[0] == "*":
+        return _meet(one[1:], other) or _meet(one, other[1:])
+    if other[0] == "*":
+        return _meet(other, one)
+    return (one[0] == other[0] or "?" in (one[0], other[0])) and _meet(one[1:], other[1:])
 
 
 def _address(base_url: str, name: str) -> str:

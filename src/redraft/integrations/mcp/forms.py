@@ -81,8 +81,8 @@ class RefineForm(Given):
     strategy: Literal["auto", "refine", "best-of-n", "self-refine", "reflect"] = Field(
         "auto",
         description="refine: up to `attempts` drafts, each learning from the checks. best-of-n: independent samples. "
-        "self-refine: author, critic, reviser. reflect: an editor judges by `criteria`. auto: reflect with criteria, "
-        "refine with checks, else one round of self-refine.",
+        "self-refine: author, critic, reviser. reflect: an editor judges by `criteria`. auto: what was measured for the model "
+        "and the checks, else reflect with criteria, refine with checks, one round of self-refine.",
     )
     attempts: int | None = Field(None, ge=1, le=20, description="Most drafts of refine and best-of-n (3).")
     rounds: int | None = Field(None, ge=1, le=10, description="Most revisions of reflect (1) and self-refine (3).")

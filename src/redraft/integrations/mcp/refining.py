@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from redraft.checks import Check
 from redraft.config import context
 from redraft.errors import InputError
+from redraft.evaluate.calibrated import Calibrated, calibrated
 from redraft.frame import current_frame
 from redraft.integrations.mcp.checking import checks_from, passes
 from redraft.integrations.mcp.forms import AttemptOut, Limits, RefineForm, RefineOut, UsageOut
 from redraft.integrations.mcp.terms import Terms
 from redraft.modules import Predict
 from redraft.protocols import LM, Strategy
+from redraft.record import spec_of
 from redraft.report.text import decided, judged
 from redraft.result import Result, calls, count, tokens
 from redraft.run import Run
@@ -64,6 +66,8 @@ class Plan:
     lm: LM
     steps: int
     """Most attempts."""
+    auto: Mapping[str, Any] = field(default_factory=dict)
+    """What `auto` took and why, for the journal; empty where the client names a strategy."""
 
 
 async def refine(given: RefineForm, terms: Terms, tell: Tell) -> RefineOut:
@@ -71,9 +75,11 @@ async def refine(given: RefineForm, terms: Terms, tell: Tell) -> RefineOut:
     planned = await plan(given, terms)
     budget = terms.budget(given.limits.model_dump())
     progress = _Progress(planned.steps, tell)
+    inputs = {**given.inputs, "task": given.task}
     with context(model=planned.lm):  # rubrics, critics and judges without a model of their own ask this one, too
         run = progress.run = Run(budget=budget, listeners=[progress])
-        result: Result = await cancellable(run, run.execute(planned.strategy, {**given.inputs, "task": given.task}))
+        run.journal.spec = {**spec_of(planned.strategy, inputs), **({"auto": planned.auto} if planned.auto else {})}
+        result: Result = await cancellable(run, run.execute(planned.strategy, inputs))
     log.info("refine: %s", result.receipt())
     return _out(result, planned, given, Limits(**{name: getattr(budget, name) for name in Limits.model_fields}))
 
@@ -109,6 +115,25 @@ async def plan(given: RefineForm, terms: Terms) -> Plan:
         raise InputError(f"{name} has nothing to choose its best attempt by; give checks")
     lm = terms.lm(given.model)
     author = _author(given, lm)
+    if given.strategy != "auto":
+        return await _named(name, author, given, lm, checks)
+    found = _measured(author, given, terms, lm, checks)
+    auto = found.record(name)
+    if not found:
+        return replace(await _named(name, author, given, lm, checks), auto=auto)
+    strategy = found.strategy(author, checks)
+    return Plan(strategy=strategy, name=found.name, lm=lm, steps=found.drafts, auto=auto)
+
+
+def _measured(author: Predict, given: RefineForm, terms: Terms, lm: LM, checks: Sequence[Check]) -> Calibrated:
+    """What `redraft calibrate` has found for what is asked: with drafts of the model's own, not with a client's."""
+    named = next((name for name in ("draft", "criteria", "rounds") if getattr(given, name)), "")
+    chosen = f"{named} was given" if named else ""
+    tables = terms.calibrated
+    return calibrated(lm, author.signature, checks, tables=tables, chosen=chosen, attempts=given.attempts)
+
+
+async def _named(name: str, author: Predict, given: RefineForm, lm: LM, checks: Sequence[Check]) -> Plan:
     if name in ("self-refine", "reflect"):
         return _criticised(name, author, given, lm, checks)
     done = given.draft is not None and await passes(given.draft, checks)

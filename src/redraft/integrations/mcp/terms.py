@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from redraft.budget import Budget
@@ -30,6 +30,8 @@ class Terms:
     """Upper bounds of each request."""
     trusted: bool = False
     """Clients' checks may name files of this machine and run an answer's code."""
+    calibrated: Any = field(default_factory=dict)
+    """`[calibrated]` of redraft.toml: what was measured, for `auto`."""
 
     def lm(self, name: str | None) -> LM:
         """The model for a request. Raises `InputError` for one that clients may not name."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from redraft.report.diff import kinship
+from redraft.result import cut_off
 from redraft.types import Attempt, Critique, Issue
 
 Tone = Literal["good", "bad", "open"]
@@ -46,6 +47,8 @@ def _raised(
 ) -> Raised:
     if revision is None:
         return Raised(issue=issue, outcome="not taken up", tone="open", why="no draft came after it")
+    if cut_off(revision):
+        return Raised(issue=issue, outcome="not taken up", tone="open", why=f"draft {revision.index + 1} was cut off")
     where = f"draft {revision.index + 1}" + ("" if revision.accepted else ", which was not accepted")
     if revision.error is not None and not revision.text:
         return Raised(issue=issue, outcome="not addressed", tone="bad", why=f"{where} failed")

@@ -11,11 +11,12 @@ from typing import Any
 from redraft.frame import within
 from redraft.report.diff import _TOKEN as _WORD
 from redraft.report.diff import Piece, word_diff
-from redraft.report.kept import Drafts
+from redraft.report.kept import Drafts, NeverEndedError
 from redraft.report.page.calls import Call, Clock, of_scope
 from redraft.report.page.cells import Cell
 from redraft.report.page.issues import Review, reviewed
 from redraft.report.page.remarks import Remark, remark
+from redraft.result import cut_off
 from redraft.types import Attempt, Critique, Event, Issue
 
 _AKIN = 0.1  # below this share of common words a diff is harder to read than the draft itself
@@ -83,9 +84,21 @@ class Round:
         """In a word or two."""
         if self.attempt.accepted:
             return "accepted"
+        if self.cut_off or self.unended:
+            return "cut off" if self.cut_off else "not ended"
         if self.attempt.error is not None and self.attempt.prediction is None:
             return "failed"
         return "rejected" if self.attempt.reason else "not decided"
+
+    @property
+    def cut_off(self) -> bool:
+        """A limit, or the caller, ended it before it was judged."""
+        return cut_off(self.attempt)
+
+    @property
+    def unended(self) -> bool:
+        """No end of it is on record: it is at work, or its process has died."""
+        return isinstance(self.attempt.error, NeverEndedError)
 
     @property
     def rung(self) -> str:

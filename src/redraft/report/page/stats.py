@@ -40,10 +40,12 @@ class Stats:
     """Dollars for each whole point of score gained; None: nothing was gained, or it is not known."""
     tokens_per_point: float | None
     rejected: int
+    cut_off: int
+    """Drafts that a limit, or the caller, ended before they were judged."""
     unchanged: int
     """Rejected because they equal an earlier draft."""
     wasted: Usage
-    """What the drafts that were not accepted took."""
+    """What the drafts that were not accepted took, those that were cut off too."""
     wasted_share: float
 
 
@@ -52,6 +54,7 @@ def stats_of(refinements: Sequence[Refinement], calls: Sequence[Call], seconds: 
     usage = sum((call.usage for call in calls), Usage())
     outer = [r for refinement in refinements if not refinement.inside for r in refinement.rounds]
     lost = [r for r in outer if not r.attempt.accepted]
+    cut = sum(r.cut_off for r in lost)
     wasted = sum((r.attempt.usage for r in lost), Usage())
     gain = _gain(refinements)
     waiting = _in_flight(calls)
@@ -66,7 +69,8 @@ def stats_of(refinements: Sequence[Refinement], calls: Sequence[Call], seconds: 
         gain=gain,
         cost_per_point=usage.cost / won if won and not usage.unpriced else None,
         tokens_per_point=usage.tokens / won if won else None,
-        rejected=len(lost),
+        rejected=len(lost) - cut,
+        cut_off=cut,
         unchanged=sum(r.attempt.reason.startswith("equals draft") for r in lost),
         wasted=wasted,
         wasted_share=wasted.tokens / usage.tokens if usage.tokens else 0.0,

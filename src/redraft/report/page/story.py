@@ -101,10 +101,12 @@ class Story:
         main, best = self.main, self.best
         if main is None or not main.rounds:
             return "no draft"
+        cut = sum(r.decision == "cut off" for r in main.rounds)
+        made = f"{len(main.rounds) - cut}{f', {cut} cut off' if cut else ''}"
         if best is None:
-            return f"no draft was accepted of {len(main.rounds)}"
+            return f"no draft was accepted of {made}"
+        kept = f"kept draft {best.number} of {made}"
         first = next((r for r in main.rounds if r.attempt.score is not None), main.rounds[0])
-        kept = f"kept draft {best.number} of {len(main.rounds)}"
         if first.attempt.score is None or best.attempt.score is None:
             return kept
         if first is best:
