@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Mapping
 from typing import Any
 
 from families import Item
@@ -23,9 +24,6 @@ ARMS = (
 COLUMNS = ("right", "tokens", "input", "calls", "rewinds", "signals")
 MOST, ATTEMPTS, ROUNDS, CRITIC = 16, 3, 2, 160
 """Rewinds of a text; attempts of Refine; rounds of Self-Refine, and most tokens of its critic, which writes until its limit."""
-
-THIN = {"always": 3, "Self-Refine": 3}
-"""The costly arms do one of so many items, in runs of three: additions and codes change in threes from easy to hard."""
 
 
 class Shared(LocalLM):
@@ -75,12 +73,12 @@ class Arms:
     def __init__(self, lm: Shared, signals: dict[str, RefinementSignal], rates: dict[str, float]) -> None:
         self.lm, self.signals, self.rates = lm, signals, rates
 
-    async def item(self, item: Item) -> tuple[dict[str, list[int]], dict[str, str]]:
-        """What each arm came to, by COLUMNS, and its text."""
-        found, texts = {}, {}
+    async def item(self, item: Item, known: Mapping[str, list[int]]) -> tuple[dict[str, list[int]], dict[str, str]]:
+        """What each arm came to, by COLUMNS, and the texts of those that were not known."""
+        found, texts = dict(known), {}
         for arm in ARMS:
             exists = arm != "compiled constraint" or item.form is not None
-            if exists and item.number // 3 % THIN.get(arm, 1) == 0:
+            if exists and arm not in found:
                 room = found["guard rewinds"][1] if "guard rewinds" in found else 0
                 found[arm], texts[arm] = await self.one(arm, item, room)
         return found, texts

@@ -5,7 +5,8 @@
     python benchmarks/proactive/report.py results/*.jsonl
 
 A line an item, with all its arms, written when the last arm has ended; items are the outer loop, families and seeds take turns: a
-part of the work is a comparison already. Resumable: what stands in the file is not run again. Each start adds a line `meta`.
+part of the work is a comparison already. Resumable: what stands in the file is not run again; where arms are missing they are
+added, in a line that takes the place of the one before. Each start adds a line `meta`.
 Several items are written at once, in the engine's slots: what another slot does changes the rounding, so that a second run is
 not the same run, token for token.
 """
@@ -20,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from arms import ARMS, ATTEMPTS, COLUMNS, CRITIC, MOST, ROUNDS, THIN, Arms, Shared
+from arms import ARMS, ATTEMPTS, COLUMNS, CRITIC, MOST, ROUNDS, Arms, Shared
 from families import EACH, FAMILIES, SEEDS, Item, items
 from meta import meta
 
@@ -63,16 +64,16 @@ async def fired(arms: Arms, item: Item, signal: Any) -> int:
         return sum(e.kind == "rewind" and e.data["cause"] == "signal" for e in run.journal.events)
 
 
-async def work(slots: list[Arms], left: list[Item], out: Path, until: float) -> None:
+async def work(slots: list[Arms], left: list[Item], rows: dict[str, Any], out: Path, until: float) -> None:
     todo = iter(left)
 
     async def worker(arms: Arms) -> None:
         for item in todo:
             if time.monotonic() > until:
                 return
-            found, texts = await arms.item(item)
-            row: dict[str, Any] = {"id": item.id, "family": item.family, "seed": item.seed, "arms": found}
-            if item.family == "format":
+            row = rows.get(item.id, {"id": item.id, "family": item.family, "seed": item.seed, "arms": {}})
+            row["arms"], texts = await arms.item(item, row["arms"])
+            if item.family == "format" and "texts" not in row:
                 row["texts"] = {arm: texts[arm] for arm in ("plain", "guard rewinds")}
             with out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
@@ -91,7 +92,6 @@ def header(given: argparse.Namespace, lm: Shared) -> dict[str, Any]:
         "refine_attempts": ATTEMPTS,
         "self_refine_rounds": ROUNDS,
         "critic_max_tokens": CRITIC,
-        "thin": THIN,
     }
     model = {"name": lm.name, "file": file.name, "bytes": file.stat().st_size}
     return {**meta(model, settings, ("redraft", "xllamacpp")), "columns": COLUMNS, "arms": ARMS}
@@ -104,7 +104,7 @@ async def measure(given: argparse.Namespace) -> None:
     rates: dict[str, float] = {}
     slots = [Arms(Shared(slot, **options), signals, rates) for slot in range(given.slots)]
     old = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
-    done = {row["id"] for row in old if "id" in row}
+    rows = {row["id"]: row for row in old if "id" in row}
     about = header(given, slots[0].lm)
     await calibrate(slots)
     about["settings"]["margin_below"] = {family: round(signal.threshold, 4) for family, signal in signals.items()}
@@ -113,8 +113,10 @@ async def measure(given: argparse.Namespace) -> None:
     with given.out.open("a", encoding="utf-8") as file:
         file.write(json.dumps({"meta": about}) + "\n")
     pools = [items(family, seed) for seed in range(SEEDS) for family in FAMILIES]
-    left = [item for row in zip(*pools, strict=True) for item in row if item.id not in done]
-    await work(slots, left[: given.most], given.out, begun + 60 * given.minutes)
+    wanted = {family: set(ARMS) - ({"compiled constraint"} if family == "format" else set()) for family in FAMILIES}
+    everything = [item for row in zip(*pools, strict=True) for item in row]
+    left = [item for item in everything if wanted[item.family] - rows.get(item.id, {"arms": {}})["arms"].keys()]
+    await work(slots, left[: given.most], rows, given.out, begun + 60 * given.minutes)
     written = sum(arms.lm.written for arms in slots)
     print(f"{time.monotonic() - begun:.0f} s, {time.process_time() - used:.0f} CPU s, {written} tokens computed")
 

