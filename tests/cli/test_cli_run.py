@@ -148,6 +148,16 @@ def test_a_cap_that_was_not_honoured_is_said(redraft):
     assert "overrun   scripted wrote 10 tokens beyond its cap of 5" in said.stderr
 
 
+def test_a_kept_draft_that_its_limit_cut_is_said(redraft):
+    options = ("--strategy", "predict", "--max-tokens", "5")
+    said = redraft("run", "Review", *options, replies=[THREE])
+    assert said.exit_code == 0
+    assert said.stdout.strip() == " ".join(THREE.split()[:5])
+    assert said.stderr.splitlines()[-1].endswith("cut it; --max-tokens gives it more room")
+    assert redraft("run", "Review", *options, "-q", replies=[THREE]).stderr == ""
+    assert "room" not in redraft("run", "Review", "--strategy", "predict", replies=[THREE]).stderr
+
+
 def test_an_empty_reply_is_asked_for_again_and_that_is_said(redraft):
     said = redraft("run", "Review", "--strategy", "predict", replies=["", THREE])
     assert (said.exit_code, said.stdout) == (0, THREE + "\n")

@@ -75,11 +75,20 @@ def carried_out(
         complain("interrupted before there was any draft")
         return stopper.exit_code
     _print(options, result)
+    if not options.quiet and _ends_at_its_limit(result):
+        say("redraft: the kept draft ends where its limit of tokens cut it; --max-tokens gives it more room")
     if result.stop_reason is StopReason.ERROR:
         complain(f"the run failed after draft {len(result.attempts)}, the best draft was kept: {result.error}")
     if result.error is not None or stopper.signal is not None:
         _say_how_to_go_on(options, run)
     return _exit_code(options, result, stopper)
+
+
+def _ends_at_its_limit(result: Result) -> bool:
+    """True if the kept text is a reply that had to stop: no check may have minded."""
+    choices = (choice for e in result.events if e.kind == "call" for choice in e.data["completion"]["choices"])
+    cut = (choice.get("text", "") for choice in choices if choice.get("finish_reason") == "length")
+    return any(text.strip() == result.text.strip() for text in cut)
 
 
 def spec_of(options: RunOptions, task: str, strategy: Strategy) -> dict[str, Any]:
