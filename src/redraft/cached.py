@@ -6,6 +6,7 @@ nothing: a sample that is to be new must be, and must not take the first one's p
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import threading
@@ -39,7 +40,7 @@ _lock = threading.Lock()
 
 
 def cache_in_force() -> Cache | None:
-    """The cache that is set here; a path is opened once a process."""
+    """The cache that is set here; a path is opened once a process, and closed when it ends."""
     wanted = settings().cache
     if wanted is None or not isinstance(wanted, str | os.PathLike):
         found: Cache | None = wanted
@@ -47,7 +48,9 @@ def cache_in_force() -> Cache | None:
     path = str(Path(wanted).expanduser().absolute())
     with _lock:
         if path not in _open:
-            _open[path] = load("redraft.store.cache:SqliteCache")(path)
+            opened = load("redraft.store.cache:SqliteCache")(path)
+            atexit.register(opened.close)
+            _open[path] = opened
         return _open[path]
 
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 import threading
+import warnings
 
 from redraft.sandbox import Jail
 
@@ -57,4 +58,5 @@ def copied(jail):
     print(asyncio.run(jail.execute("print(x)")).output, end="", flush=True)
 
 
+warnings.filterwarnings("ignore", "This process.*fork")  # Python 3.12 and newer warn of threads; the forks are the test
 main(sys.argv[1])

@@ -25,8 +25,14 @@ def path(tmp_path):
     return tmp_path / "folder" / "cache.db"
 
 
-def test_what_was_put_first_stays_and_outlives_the_process(path, said):
+@pytest.fixture
+def cache(path):
     cache = SqliteCache(path)
+    yield cache
+    cache.close()
+
+
+def test_what_was_put_first_stays_and_outlives_the_process(cache, path, said):
     assert cache.get("k") is None
     cache.put("k", "één")
     cache.put("k", "two")
@@ -38,16 +44,15 @@ def test_what_was_put_first_stays_and_outlives_the_process(path, said):
     assert said == []
 
 
-def test_it_forgets_by_the_beginning_of_keys(path):
-    cache = SqliteCache(path)
+def test_it_forgets_by_the_beginning_of_keys(cache):
     for key in ("a|1", "a|2", "ab|1", "b|1"):
         cache.put(key, key)
     cache.forget("a|")
     assert [cache.get(key) for key in ("a|1", "a|2", "ab|1", "b|1")] == [None, None, "ab|1", "b|1"]
 
 
-def test_the_oldest_go_first_and_the_file_keeps_its_size(path):
-    cache = SqliteCache(path, max_bytes=200_000)
+def test_the_oldest_go_first_and_the_file_keeps_its_size(cache, path):
+    cache.max_bytes = 200_000
     for at in range(300):
         cache.put(f"k{at}", "x" * 2000)
     cache.close()
@@ -59,7 +64,7 @@ def test_the_oldest_go_first_and_the_file_keeps_its_size(path):
     assert cache.get("big") is None, "more than the whole"
 
 
-def test_threads_and_processes_share_one_file(path, said):
+def test_threads_and_processes_share_one_file(cache, path, said):
     def write(name):
         cache = SqliteCache(path)
         for at in range(50):
@@ -79,15 +84,13 @@ def test_threads_and_processes_share_one_file(path, said):
     for thread in threads:
         thread.join()
     assert process.wait(30) == 0
-    cache = SqliteCache(path)
     assert all(cache.get(f"{name}{at}") == name for name in "abp" for at in range(50))
     assert said == []
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:This process.*fork:DeprecationWarning")
-def test_a_forked_process_opens_it_for_itself(path):
-    cache = SqliteCache(path)
+def test_a_forked_process_opens_it_for_itself(cache):
     cache.put("parent", "1")
     child = os.fork()
     if not child:
@@ -121,8 +124,8 @@ def foreign(path):
 
 
 def store(path):
-    SqliteStore(path).close()
-    SqliteStore(path).read("r")
+    with SqliteStore(path) as store:
+        store.read("r")
 
 
 def folder(path):
@@ -132,11 +135,10 @@ def folder(path):
 @pytest.mark.parametrize(
     "spoil", [corrupt, not_sqlite, newer, foreign, store, folder], ids=lambda spoil: spoil.__name__
 )
-def test_a_file_that_cannot_be_used_is_said_once_and_left_as_it_is(path, said, spoil):
+def test_a_file_that_cannot_be_used_is_said_once_and_left_as_it_is(cache, path, said, spoil):
     path.parent.mkdir()
     spoil(path)
     before = path.read_bytes() if path.is_file() else None
-    cache = SqliteCache(path)
     for _ in range(3):
         assert cache.get("k") is None
         cache.put("k", "v")
@@ -153,8 +155,7 @@ def test_a_folder_that_cannot_be_made(tmp_path, said):
     assert (cache.get("k"), len(said)) == (None, 1)
 
 
-def test_a_file_that_became_read_only_is_given_up_at_the_first_write(path, said):
-    cache = SqliteCache(path)
+def test_a_file_that_became_read_only_is_given_up_at_the_first_write(cache, said):
     cache.put("k", "v")
     cache._db.execute("PRAGMA query_only = ON")  # as SQLite itself says it, also to root
     assert cache.get("k") == "v"
@@ -162,8 +163,7 @@ def test_a_file_that_became_read_only_is_given_up_at_the_first_write(path, said)
     assert (len(said), cache.get("k")) == (1, None)
 
 
-def test_a_file_that_stays_locked_is_waited_for_a_moment_only(path, said):
-    cache = SqliteCache(path)
+def test_a_file_that_stays_locked_is_waited_for_a_moment_only(cache, path, said):
     cache.put("k", "v")
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -179,8 +179,7 @@ def test_a_file_that_stays_locked_is_waited_for_a_moment_only(path, said):
     other.close()
 
 
-def test_what_is_no_text_is_left_out(path, said):
-    cache = SqliteCache(path)
+def test_what_is_no_text_is_left_out(cache, said):
     cache.put("k", "half \ud83d")
     assert (cache.get("k"), said) == (None, [])
 

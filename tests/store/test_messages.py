@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -114,29 +115,27 @@ def test_what_is_read_is_what_was_appended(tmp_path_factory, pieces, data):
     if old:
         version_1(path)
         expected |= kept_in_1(path)
-    store, other = SqliteStore(path), SqliteStore(path)
-    for piece in pieces:
-        for run_id in expected:
-            more = events(piece, first=len(expected[run_id]))
-            asyncio.run(appended(data.draw(st.sampled_from([store, other]), label="who"), run_id, more))
-            expected[run_id] += more
-        match data.draw(st.sampled_from(["", "reopen", "delete", "gc"]), label="then"):
-            case "reopen":
-                store.close()
-                store = SqliteStore(path)
-            case "delete":
-                other.delete("gone")
-                expected["gone"] = []
-            case "gc":
-                other.gc()
-        assert {run_id: store.read(run_id) for run_id in expected} == expected
-    other.close()
-    store.close()
-    again = SqliteStore(path)
-    assert {run_id: again.read(run_id) for run_id in expected} == expected
-    for run_id, kept in expected.items():
-        assert [list(e.data) for e in again.read(run_id)] == [list(e.data) for e in kept], "in the same order, too"
-    again.close()
+    with SqliteStore(path) as other, ExitStack() as opened:
+        store = opened.enter_context(SqliteStore(path))
+        for piece in pieces:
+            for run_id in expected:
+                more = events(piece, first=len(expected[run_id]))
+                asyncio.run(appended(data.draw(st.sampled_from([store, other]), label="who"), run_id, more))
+                expected[run_id] += more
+            match data.draw(st.sampled_from(["", "reopen", "delete", "gc"]), label="then"):
+                case "reopen":
+                    store.close()
+                    store = opened.enter_context(SqliteStore(path))
+                case "delete":
+                    other.delete("gone")
+                    expected["gone"] = []
+                case "gc":
+                    other.gc()
+            assert {run_id: store.read(run_id) for run_id in expected} == expected
+    with SqliteStore(path) as again:
+        assert {run_id: again.read(run_id) for run_id in expected} == expected
+        for run_id, kept in expected.items():
+            assert [list(e.data) for e in again.read(run_id)] == [list(e.data) for e in kept], "in the same order, too"
 
 
 async def appended(store, run_id, events):

@@ -74,6 +74,8 @@ class SqliteCache:
 
     def close(self) -> None:
         """Let go of the file; it is opened again when it is needed."""
+        if self._owner != os.getpid():  # what is open is a parent's, as may be the lock: not ours
+            return
         with self._lock:
             if self._db is not None:
                 self._db.close()
