@@ -521,12 +521,13 @@ def test_the_usual_place_is_kept_out_of_repositories(alone):
     assert [file.name for file in (alone / "elsewhere").glob(".*")] == []
 
 
-def test_a_process_that_ends_closes_its_stores(alone):
+def test_a_process_that_ends_closes_its_stores_and_caches(alone):
     script = """
 import redraft
 from redraft.testing import ScriptedLM
-redraft.configure(model=ScriptedLM(["a"]), store="runs.db")
+redraft.configure(model=ScriptedLM(["a"]), store="runs.db", cache="replies.db")
 redraft.Refine(redraft.Predict("q -> a"), N=1, reward_fn=lambda *_: 1)(q="x")
 """
-    subprocess.run([sys.executable, "-c", script], check=True)
-    assert {file.name for file in alone.iterdir()} == {"runs.db"}
+    ended = subprocess.run([sys.executable, "-W", "error", "-c", script], check=True, stderr=subprocess.PIPE)
+    assert ended.stderr == b""
+    assert {file.name for file in alone.iterdir()} == {"runs.db", "replies.db"}

@@ -76,7 +76,8 @@ class Result(Prediction):
         cut = f", {len(begun) - len(made)} cut off" if len(begun) > len(made) else ""
         specs = [e.data.get("spec") or {} for e in self.events if e.kind == "run"]
         auto: Any = next((spec["auto"] for spec in specs if "auto" in spec), {})
-        measured = f" | auto: {auto['took']}, as calibrated" if auto.get("calibrated") else ""
+        given = f" but for {auto['given']}" if auto.get("given") else ""
+        measured = f" | auto: {one_line(auto['took'])}, as calibrated{given}" if auto.get("calibrated") else ""
         return (
             f"kept draft {self.best.index + 1} of {max(made, default=1)}{cut} | {calls(self.usage)}{kept} | "
             f"{tokens(self.usage)} | {dollars(self.cost)} | stopped: {self.stop_reason}{measured}"

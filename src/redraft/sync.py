@@ -171,6 +171,22 @@ async def leave_behind(task: asyncio.Task[Any], goodbye: float) -> None:
         await asyncio.wait({task}, timeout=goodbye)
 
 
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Await work that must not stay half done, such as an end. Cancellations that come meanwhile (anyio sends them again and
+    again) take effect afterwards.
+    """
+    task, cancelled = asyncio.ensure_future(work), None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return task.result()
+    seen(task)
+    raise cancelled
+
+
 def being_cancelled() -> bool:
     """True if somebody cancels this task; False if code inside it raised the error by itself."""
     task = asyncio.current_task()

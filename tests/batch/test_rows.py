@@ -119,6 +119,8 @@ class TestParquet:
     [
         ("id,a,a\n1,2,3\n", "more than one column 'a'"),
         ("\nid,a\n1,2\n", "first line is empty"),
+        ('task,"b\n1,2\n', "unexpected end of data, in its header"),
+        ('q,"a"b\n1,2\n', "in its header"),
         ('id,a\n1,x\n2,"never closed\n3,y\n', "in the row that begins after line 2"),
     ],
 )

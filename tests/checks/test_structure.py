@@ -205,9 +205,19 @@ def test_nothing_is_invented_and_nothing_lost(text):
     assert json_schema(OBJECT).fix(text) is None
 
 
-def test_a_fragment_of_an_echoed_schema_is_no_mend():
+@pytest.mark.parametrize(
+    "schema",
+    [
+        OBJECT,
+        {"anyOf": [OBJECT, {"type": "null"}]},
+        {"oneOf": [{"type": "integer"}, {"$ref": "#/$defs/soup"}], "$defs": {"soup": OBJECT}},
+        {"anyOf": [{"anyOf": [OBJECT, {"const": 3}]}, {"enum": ["none", None]}]},
+    ],
+)
+def test_a_fragment_of_an_echoed_schema_is_no_mend(schema):
     echoed = 'JSON that follows the schema: "type": "object", "required": ["title", "stars"]'
-    assert json_schema(OBJECT).fix(echoed) is None
+    assert json_schema(schema).fix(echoed) is None
+    assert json.loads(json_schema(schema).fix('Here: {"title": "Soup",}')) == {"title": "Soup"}
 
 
 def test_a_part_is_never_taken_for_the_whole():

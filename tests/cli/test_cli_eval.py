@@ -270,7 +270,12 @@ def test_auto_takes_only_what_was_measured_for_this_task(redraft, data, tmp_path
 
 @pytest.mark.parametrize(
     ("entry", "calls"),
-    [('strategy = "predict"\nattempts = 1', 1), ('strategy = "auto"', 3), ('strategy = "critique"', 2)],
+    [
+        ('strategy = "predict"\nattempts = 1', 1),
+        ('strategy = "predict"', 1),
+        ('strategy = "auto"', 3),
+        ('strategy = "critique"', 2),
+    ],
 )
 def test_what_an_entry_says(redraft, tmp_path, entry, calls):
     (tmp_path / "redraft.toml").write_text(f'[calibrated."half | task -> answer | words"]\n{entry}\n')
@@ -281,13 +286,64 @@ def test_what_an_entry_says(redraft, tmp_path, entry, calls):
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"), [('strategy = "x"', "it is one of"), ('strategy = "refine"\nattempts = 0', "1 or more")]
+    ("entry", "said"),
+    [
+        ('strategy = "x"', "it is one of"),
+        ('strategy = "refine"\nattempts = 0', "from 1 to 10,000,000"),
+        ('strategy = "critique"\ncritic = ["a"]', "says critic = ['a']; give a persona or a model as a text"),
+    ],
 )
 def test_a_wrong_entry_is_refused(redraft, lm, tmp_path, entry, said):
     (tmp_path / "redraft.toml").write_text(f'[calibrated."half | task -> answer | words"]\n{entry}\n')
     found = redraft("run", "Write", *CHECK, lm=lm)
     assert (found.exit_code, len(lm.requests)) == (2, 0)
     assert said in found.stderr
+
+
+@pytest.mark.parametrize("table", ["5", "[]", '""', "[{}]"])
+def test_a_table_that_is_none_is_refused(redraft, lm, tmp_path, table):
+    (tmp_path / "redraft.toml").write_text(f"calibrated = {table}\n")
+    found = redraft("run", "Write", *CHECK, lm=lm)
+    assert (found.exit_code, len(lm.requests)) == (2, 0)
+    assert "[calibrated] must be a table of tables, got" in found.stderr
+
+
+def test_a_number_that_was_given_is_not_said_to_be_measured(redraft, tmp_path):
+    (tmp_path / "redraft.toml").write_text(f'{KEY}\nstrategy = "best-of-n"\nattempts = 2\n')
+    lm = FunctionLM(lambda request: BAD, name="half")
+    said = redraft("run", "Write", *CHECK, "-n", "3", lm=lm)
+    assert "auto: best-of-n, attempts 3, as calibrated but for attempts\n" in said.stderr
+    assert "auto takes best-of-n, attempts 3: calibrated; but attempts 3 is given, calibrated is 2" in said.stderr
+    same = redraft("run", "Write", *CHECK, "-n", "2", lm=lm)
+    assert "auto: best-of-n, attempts 2, as calibrated\n" in same.stderr
+
+
+def test_who_gives_attempts_wants_more_than_the_one_draft_that_was_measured(redraft, tmp_path):
+    (tmp_path / "redraft.toml").write_text(f'{KEY}\nstrategy = "predict"\nattempts = 1\n')
+    lm = FunctionLM(lambda request: BAD, name="half")
+    said = redraft("run", "Write", *CHECK, "-n", "3", "--store", "r.db", lm=lm)
+    assert (len(lm.requests), "as calibrated" in said.stderr) == (3, False)
+    run_id = json.loads(redraft("runs", "list", "--json", "--store", "r.db").stdout)["runs"][0]["run_id"]
+    shown = redraft("runs", "show", run_id, "--store", "r.db").stdout
+    assert "auto: refine: attempts 3 is given, not one draft as calibrated" in shown
+
+
+def test_the_tables_texts_stay_on_one_line_and_steer_no_terminal(redraft, tmp_path):
+    evidence = f'{KEY.replace("]", ".evidence]")}\ndate = 2026-01-02\nwhy = "w\\u001b[2J\\nsecond"\n'
+    (tmp_path / "redraft.toml").write_text(f'{KEY}\nstrategy = "critique"\ncritic = "a\\u001b[31m\\nman"\n{evidence}')
+    lm = FunctionLM(lambda request: '{"verdict": "ok", "issues": []}' if request.schema else BAD, name="half")
+    said = redraft("run", "Write", *CHECK, lm=lm)
+    took = r"critique, critic a\x1b[31m man, rounds 1"
+    assert rf"auto takes {took}: calibrated on 2026-01-02, w\x1b[2J second" in said.stderr
+    assert f"| auto: {took}, as calibrated\n" in said.stderr
+
+
+def test_a_critic_without_a_key_is_known_before_the_first_draft(redraft, lm, tmp_path, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    (tmp_path / "redraft.toml").write_text(f'{KEY}\nstrategy = "critique"\ncritic = "openai/x"\n')
+    said = redraft("run", "Write", *CHECK, lm=lm)
+    assert (said.exit_code, len(lm.requests)) == (2, 0)
+    assert "no API key for openai/x" in said.stderr
 
 
 def test_no_write_and_too_little_data(redraft, lm, data, tmp_path):

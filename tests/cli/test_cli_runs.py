@@ -324,3 +324,20 @@ def test_resume_without_a_run_takes_the_newest_that_it_can_go_on_with(redraft, k
     said = redraft("resume")
     assert said.exit_code == 2
     assert "can be gone on with: `redraft run` or `redraft rlm` began none of them" in said.stderr
+
+
+@pytest.mark.parametrize(
+    "spec", [{"options": 3, "task": "x"}, {"options": {}}, {"options": {}, "task": "x", "rlm": 1}, "x"]
+)
+def test_a_run_whose_options_are_none_of_ours_is_passed_over(redraft, keep, path, spec):
+    ours = keep("Write about a house", "--check", "words:1-99", replies=["Fine."])
+    with SqliteStore(path) as store:
+        store.append(
+            "odd", [Event(seq=0, kind="run", time=9e9, key="run", data={"seed": 1, "version": 1, "spec": spec})]
+        )
+    said = redraft("resume")
+    assert (said.stdout, said.exit_code) == ("Fine.\n", 0), said.stderr
+    assert f"going on with {ours}" in said.stderr
+    said = redraft("resume", "odd")
+    assert said.exit_code == 2
+    assert ("was begun by a program" if spec == "x" else "run odd cannot be gone on with") in said.stderr

@@ -4,6 +4,7 @@ import asyncio
 import random
 from contextlib import aclosing
 
+import anyio
 import pytest
 from far_parts import Books, Counting, Odd, killing, model, on_ray, questions, taken, three_drafts
 
@@ -173,6 +174,13 @@ async def test_a_batch_left_while_its_workers_start_ends_them(seconds):
         work.cancel()
         left = await asyncio.gather(work, return_exceptions=True)
     assert isinstance(left[0], asyncio.CancelledError)
+
+
+async def test_a_scope_that_cancels_again_and_again_leaves_no_worker_either():
+    with Counting(delay=0.1) as server:
+        with anyio.move_on_after(1.0) as scope:
+            await taken(on_ray(three_drafts(server.url)), questions(30))
+    assert scope.cancelled_caught
 
 
 async def test_a_deadline_of_the_whole_batch_holds_in_the_workers():

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import closing
 
 import pytest
 
@@ -86,7 +87,11 @@ def test_strict_is_heard_by_who_leaves_the_block(ask):
 
 
 def test_a_reply_out_of_the_cache_says_what_was_asked(ask, tmp_path):
-    with SqliteStore(tmp_path / "runs.db") as store, context(cache=SqliteCache(tmp_path / "cache.db")):
+    with (
+        SqliteStore(tmp_path / "runs.db") as store,
+        closing(SqliteCache(tmp_path / "cache.db")) as cache,
+        context(cache=cache),
+    ):
         for run_id in ("bought", "kept"):
             with Run(run_id=run_id, store=store):
                 ask(q="what is it?")
@@ -107,7 +112,11 @@ def test_a_run_out_of_the_cache_teaches_as_one_that_was_bought(tmp_path):
     from redraft import Refine
 
     write = Refine(Predict("task -> line", lm=FunctionLM(lambda request: "one two")), 1, checks=["words:2"])
-    with SqliteStore(tmp_path / "runs.db") as store, context(cache=SqliteCache(tmp_path / "cache.db"), store=store):
+    with (
+        SqliteStore(tmp_path / "runs.db") as store,
+        closing(SqliteCache(tmp_path / "cache.db")) as cache,
+        context(cache=cache, store=store),
+    ):
         ids = [write(task="say it").run_id for _ in range(2)]
         bought, kept = ([*sft(run_id, store.read(run_id), Counter())] for run_id in ids)
     assert bought[0]["prompt"] == kept[0]["prompt"]

@@ -363,12 +363,12 @@ async def test_a_call_cancelled_while_it_waits_at_the_gate_costs_no_tokens():
 
 async def test_a_late_reply_of_a_cancelled_call_is_not_charged_twice():
     """The client swallows its cancellation, and the reply comes after the run has given up on it."""
-    lm, store = DeafLM(0.3), MemoryStore()
+    lm, store = DeafLM(1.2), MemoryStore()
     with pytest.raises(BudgetExceeded):
-        await Run(budget=Budget(seconds=0.1), store=store, run_id="r").execute(
+        await Run(budget=Budget(seconds=0.4), store=store, run_id="r").execute(
             BestOfN(Predict("q -> a", lm=lm), N=1), {"q": "x"}
         )
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(1.5)
     assert lm.delivered == 1
     spent = Journal(store, "r").spent()
     assert spent.calls == 1
@@ -379,7 +379,7 @@ async def test_a_late_failure_of_a_cancelled_call_is_not_charged_twice():
     """The same with a client that ends its swallowed cancellation with an error: it is not retried either."""
 
     async def late(request):
-        asleep = asyncio.ensure_future(asyncio.sleep(0.3))
+        asleep = asyncio.ensure_future(asyncio.sleep(1.2))
         while not asleep.done():
             try:
                 await asyncio.shield(asleep)
@@ -388,10 +388,10 @@ async def test_a_late_failure_of_a_cancelled_call_is_not_charged_twice():
         raise TransientLMError("lost", sent=True, retry_after=0)
 
     lm, store = FunctionLM(late), MemoryStore()
-    run = Run(budget=Budget(seconds=0.1), store=store, run_id="r")
+    run = Run(budget=Budget(seconds=0.4), store=store, run_id="r")
     with pytest.raises(BudgetExceeded) as caught:
         await run.execute(BestOfN(Predict("q -> a", lm=lm), N=1), {"q": "x"})
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(1.5)
     assert len(lm.requests) == 1
     assert Journal(store, "r").spent() == caught.value.usage == run.usage
 

@@ -17,7 +17,7 @@ from core_models import HangingLM, ask
 
 from redraft import Module, Predict, Refine, Run
 from redraft.errors import RunClosed, RunFailed, SyncOnLoopError
-from redraft.sync import call_user, in_thread, private_loop, run_sync
+from redraft.sync import call_user, in_thread, private_loop, run_sync, to_its_end
 from redraft.testing import FunctionLM
 
 who = contextvars.ContextVar("who", default="nobody")
@@ -433,3 +433,32 @@ async def test_a_call_from_another_loop_joins_its_run():
         await asyncio.to_thread(elsewhere, contextvars.copy_context())
         assert (await run.complete(ask("near"), lm=lm)).text == "near"
     assert run.usage.calls == 2
+
+
+async def test_an_end_goes_to_its_end_though_it_is_cancelled_again_and_again():
+    ended = []
+
+    async def end():
+        for step in range(3):
+            await asyncio.sleep(0.01)
+            ended.append(step)
+
+    task = asyncio.ensure_future(to_its_end(end()))
+    for _ in range(3):
+        await asyncio.sleep(0)
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended == [0, 1, 2]
+
+
+async def test_what_goes_to_its_end_gives_its_value_or_its_error():
+    async def value():
+        return 7
+
+    async def error():
+        raise ValueError("as it is")
+
+    assert await to_its_end(value()) == 7
+    with pytest.raises(ValueError, match="as it is"):
+        await to_its_end(error())

@@ -7,13 +7,13 @@ from click.testing import CliRunner
 
 from redraft import Budget, SqliteStore, context
 from redraft.cli import main
-from redraft.errors import InputError
+from redraft.errors import ConfigError, InputError
 from redraft.integrations.mcp.forms import RefineForm
 from redraft.integrations.mcp.refining import plan, refine
 from redraft.integrations.mcp.terms import Terms
 from redraft.report.kept import auto_of
 from redraft.strategies import BestOfN, Refine
-from redraft.testing import ScriptedLM
+from redraft.testing import FaultServer, ScriptedLM
 
 
 def test_without_its_package_the_command_says_what_to_install(monkeypatch):
@@ -97,3 +97,53 @@ async def test_a_client_says_how_often_and_another_models_calibration_is_not_tak
     assert (planned.name, planned.steps, planned.strategy.N) == ("best-of-n", 5, 5)
     assert (type(other.strategy), other.auto["why"]) == (Refine, f"nothing was calibrated for {KEY!r}")
     assert (critique.name, critique.steps) == ("critique", 3)
+    assert planned.auto["given"] == "attempts"
+    assert planned.auto["why"].endswith("; but attempts 5 is given, calibrated is 2")
+    assert critique.auto["why"] == "calibrated; attempts 5 has no use in it"
+
+
+async def test_who_gives_attempts_wants_more_than_the_one_draft_that_was_measured():
+    terms = Terms(calibrated={KEY: {"strategy": "predict", "attempts": 1}})
+    with context(model=ScriptedLM([])):
+        one = await plan(RefineForm(task="Count", checks=["words:3"], attempts=1), terms)
+        more = await plan(RefineForm(task="Count", checks=["words:3"], attempts=3), terms)
+    assert (one.name, one.steps, one.auto["calibrated"]) == ("predict", 1, True)
+    assert (more.name, more.steps, more.auto["calibrated"]) == ("refine", 3, False)
+    assert more.auto["why"] == "attempts 3 is given, not one draft as calibrated"
+
+
+async def test_the_critic_that_was_measured_is_asked_at_the_owners_address():
+    with FaultServer(lambda body: "no" if body["model"] == "test" else '{"verdict": "ok", "issues": []}') as up:
+        key = KEY.replace("scripted", "openai/test")
+        entry = {"strategy": "critique", "critic": "openai/other"}
+        terms = Terms(models=("openai/test",), base_url=up.base_url, calibrated={key: entry})
+        terms.check()
+        await refine(RefineForm(task="Count", checks=["words:3"]), terms, lambda *_: None)
+    assert [request["model"] for request in up.requests] == ["test", "other"]
+
+
+def test_a_critic_without_a_key_is_said_at_the_start_where_clients_can_come_to_it(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    entry = {"strategy": "critique", "critic": "openai/other"}
+    with context(model=ScriptedLM([])):
+        with pytest.raises(ConfigError, match="no API key for openai/other"):
+            Terms(calibrated={KEY: entry}).check()
+        Terms(calibrated={KEY.replace("scripted", "another"): entry, KEY.replace("answer", "poem"): entry}).check()
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("calibrated = 5", "[calibrated] must be a table of tables, got 5"),
+        ("calibrated = []", "must be a table of tables, got []"),
+        ('[calibrated]\nx = "predict"', "must be a table, got 'predict'"),
+        ('[calibrated.x]\nstrategy = "refine"\nattempts = 1000000000', "a whole number from 1 to 10,000,000"),
+        ('[calibrated.x]\nstrategy = "critique"\ncritic = "kind"\nrounds = 0', "says rounds = 0"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_said_at_the_start(tmp_path, monkeypatch, table, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "redraft.toml").write_text(table + "\n", encoding="utf-8")
+    ended = CliRunner().invoke(main, ["mcp", "-m", "openai/test", "--base-url", "http://127.0.0.1:9/v1"], input="")
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert said in ended.stderr

@@ -89,6 +89,8 @@ def test_csv(tmp_path):
         ("e.csv", "q,answer\na\n", "e.csv line 2 has not 2 values"),
         ("e.csv", "q,answer\na,b,c\n", "e.csv line 2 has not 2 values"),
         ("e.csv", 'q\n"a', "e.csv cannot be read: unexpected end of data, in the row that begins after line 1"),
+        ("e.csv", 'task,"b\n1,2\n', "e.csv cannot be read: unexpected end of data, in its header"),
+        ("e.csv", 'q,"a"b\n1,2\n', "e.csv cannot be read: .*, in its header"),
         ("e.csv", "q,a,a\n1,2,3\n", "e.csv cannot be read: its header has more than one column 'a'"),
         ("e.csv", b"q\n\xff", "e.csv cannot be read"),
         ("missing.csv", None, "missing.csv cannot be read"),

@@ -345,7 +345,7 @@ async def test_a_deadline_gives_up_its_call_and_the_job():
     with BatchServer(echo, jobs=[FOREVER]) as server:
         lm = model(server)
         with pytest.raises(Exception, match="seconds"):
-            async with Run(budget=Budget(seconds=0.3)) as run:
+            async with Run(budget=Budget(seconds=1)) as run:
                 await run.complete(ask("q"), lm=lm)
         await until(lambda: server.created[0]["status"] == "cancelling")
 

@@ -5,12 +5,13 @@ import json
 
 import pytest
 
-from redraft import BestOfN, ChainOfThought, Critic, Module, Predict, Refine, Run, SelfRefine, checks, context
+from redraft import BestOfN, Budget, ChainOfThought, Critic, Module, Predict, Refine, Run, SelfRefine, checks, context
 from redraft.errors import RedraftError
 from redraft.journal import MemoryStore
 from redraft.report.data import attempt_data
 from redraft.report.kept import drafts_of, outermost
-from redraft.report.text import trajectory
+from redraft.report.text import judged, trajectory
+from redraft.result import cut_off
 from redraft.testing import FunctionLM, ScriptedLM
 
 ISSUE = {"problem": "dull", "suggestion": "add taste", "aspect": "style", "severity": "major", "location": "all"}
@@ -19,11 +20,11 @@ WINS = [json.dumps({"better": "A"}), json.dumps({"better": "B"})]
 CHECKS = [checks.contains("La Maison"), checks.words(3, 9)]
 
 
-def kept(strategy, lm, **inputs):
+def kept(strategy, lm, budget=None, **inputs):
     """The result, or the error, and the run's events."""
     store = MemoryStore()
     with context(model=lm, store=store):
-        run = Run(run_id="r", seed=1)
+        run = Run(run_id="r", seed=1, budget=budget)
         try:
             outcome = asyncio.run(run.execute(strategy, strategy.bind(inputs)))
         except RedraftError as error:
@@ -77,6 +78,29 @@ def test_a_run_that_was_cut_off_shows_the_draft_that_never_ended():
     (drafts,) = drafts_of(events[: second + 1])
     assert (len(drafts.attempts), drafts.best.index, drafts.ended) == (2, 0, False)
     assert "draft 2 | not ended: cut off, or at work | 0 tokens" in trajectory(drafts.attempts)
+
+
+@pytest.mark.parametrize("strategy", [SelfRefine, Refine, BestOfN])
+def test_only_a_limit_around_it_cuts_a_draft_off_its_modules_own_fails_it(strategy):
+    ask = Predict("task -> review", lm=ScriptedLM(["Fine."] * 9))
+
+    async def twice(task):
+        async with Run(budget=Budget(calls=1)):
+            await ask.acall(task=task)
+            return await ask.acall(task=task)
+
+    async def again(task):
+        await ask.acall(task=task)
+        return await ask.acall(task=task)
+
+    def first(module, budget=None):
+        _, events = kept(strategy(module, reward_fn=lambda *_: 0.5), ScriptedLM([]), budget, task="eat")
+        return drafts_of(events)[0].attempts[0]
+
+    said = "the limit of 1 call is reached (1 spent)"
+    own, around = first(twice), first(again, Budget(calls=1))
+    assert (cut_off(own), judged(own).startswith(f"x failed: {said}")) == (False, True)
+    assert (cut_off(around), judged(around)) == (True, f"cut off: {said}")
 
 
 def test_refinements_inside_others_are_told_apart():

@@ -67,6 +67,22 @@ def test_a_draft_at_work_is_neither_accepted_nor_failed(refined):
     third = next(n for n, e in enumerate(refined) if e.kind == "propose" and e.data["index"] == 2)
     told = story("r", refined[: third + 1])
     assert [r.decision for r in told.main.rounds] == ["accepted", "accepted", "not ended"]
+    assert told.verdict.endswith("(kept draft 2 of 2, 1 not ended)")
+    assert (told.stats.rejected, told.stats.undecided, told.stats.wasted.tokens) == (0, 1, 0)
+    assert "0 drafts, 1 not decided" in run_page(told)
+
+
+def test_what_a_draft_at_work_was_asked_to_change_is_open(self_refined):
+    events = self_refined("It keeps on.", revise(issue("the end is dull")), "It stays.", *WINS, FINE)
+    at = {e.kind: n for n, e in enumerate(events) if e.data.get("index") == 1}
+    told = story("r", events[: at["propose"] + 1])
+    (raised,) = told.main.rounds[0].reviews[0].issues
+    assert (raised.outcome, raised.tone, raised.why) == ("not taken up", "open", "draft 2 has not ended")
+    told = story("r", events[: at["attempt"] + 1])
+    assert told.main.rounds[1].decision == "not decided"
+    assert (told.verdict, told.stats.rejected, told.stats.undecided) == ("kept draft 1 of 2", 0, 1)
+    (raised,) = told.main.rounds[0].reviews[0].issues
+    assert raised.why == "nobody has looked at it again in draft 2, on which nobody has decided"
 
 
 def test_drafts_that_repeat_themselves_without_end_are_not_compared(ran):

@@ -238,7 +238,7 @@ BOMBS = {
     ),
     "stack overflow in C": (
         "import ctypes\nF = ctypes.CFUNCTYPE(None)\n@F\ndef f(): f()\nimport sys\nsys.setrecursionlimit(10**9)\nf()",
-        "SIGSEGV|MemoryError|TimeoutError|SIGABRT|RecursionError|$",  # Python 3.14 stops it in time, and goes on
+        "SIGSEGV|MemoryError|TimeoutError|SIGABRT|RecursionError|$",  # Python 3.13 and newer stop it in time, and go on
     ),
     "threads": (
         "import threading, time\nfor _ in range(5000): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",

@@ -72,7 +72,7 @@ CELLS = {
     "asyncio": "import asyncio\nasync def f(n):\n    await asyncio.sleep(0.001 * n)\n    return n\nasync def main():\n    async with asyncio.TaskGroup() as g:\n        ts = [g.create_task(f(n)) for n in range(3)]\n    q = asyncio.Queue()\n    await q.put(1)\n    return [t.result() for t in ts], await asyncio.gather(f(1), asyncio.to_thread(len, 'abc')), await q.get()\nprint(asyncio.run(main()))",
     "async timeouts": "import asyncio\nasync def main():\n    try:\n        async with asyncio.timeout(0.01): await asyncio.sleep(5)\n    except TimeoutError: return 'late'\nprint(asyncio.run(main()))",
     "pickle": "import pickle, copy\nclass A:\n    def __init__(self): self.x = [1]\na = A()\nprint(pickle.loads(pickle.dumps(a)).x, copy.deepcopy(a).x is a.x, copy.copy(a).x is a.x)",
-    "sqlite": "import sqlite3\nc = sqlite3.connect(':memory:')\nc.execute('create table t(a, b)')\nc.executemany('insert into t values(?, ?)', [(i['id'], i['price']) for i in data['items']])\nprint(c.execute('select count(*), sum(b) from t').fetchall())",
+    "sqlite": "import sqlite3\nc = sqlite3.connect(':memory:')\nc.execute('create table t(a, b)')\nc.executemany('insert into t values(?, ?)', [(i['id'], i['price']) for i in data['items']])\nprint(c.execute('select count(*), sum(b) from t').fetchall())\nc.close()",
     "ast": "import ast\nprint(ast.dump(ast.parse('a + 1').body[0].value), ast.literal_eval('[1, {2: 3}]'))",
     "inspect": "import inspect\ndef f(a, *, b=1): ...\nprint(inspect.signature(f))",
     "pprint": "from pprint import pprint\npprint(data['items'][:4], width=40)",

@@ -105,29 +105,82 @@ def test_a_request_says_how_often_and_how_good():
     assert made(BEST, attempts=4).strategy.N == 4
     critique = made({"strategy": "critique", "rounds": 3}, options=Options(rounds=1))
     assert (critique.strategy.rounds, critique.auto["took"]) == (1, "critique, rounds 1")
+    assert critique.auto["why"] == "calibrated; but rounds 1 is given, calibrated is 3"
+    assert (critique.auto["given"], plan.auto["given"]) == ("rounds", "attempts")
+    assert "given" not in made(BEST, attempts=2).auto  # as it was measured
     assert not made(BEST, asked={"logprobs": 1}).strategy.ladder.fix
     schema = made(BEST, asked={"schema": {"type": "object"}})  # one kind of check more: not what was measured
     assert type(schema.strategy) is Refine
 
 
+@pytest.mark.parametrize(("table", "options"), [({"attempts": 4}, None), ({}, Options(attempts=4))])
+def test_who_gives_attempts_wants_more_than_the_one_draft_that_was_measured(table, options):
+    one = {**BEST, "strategy": "predict", "attempts": 1}
+    plan = made(one, options=options, **table)
+    assert (type(plan.strategy), plan.strategy.N, plan.auto) == (
+        Refine,
+        4,
+        {
+            "took": "refine",
+            "why": "attempts 4 is given, not one draft as calibrated on 2026-01-02, it mends more",
+            "calibrated": False,
+        },
+    )
+    assert made({"strategy": "predict", "attempts": 3}).strategy.N == 1
+
+
+def test_the_critic_that_was_measured_is_asked_at_the_presets_address():
+    def script(body):
+        return '{"verdict": "ok", "issues": []}' if body["model"] == "other" else BAD
+
+    entry = {"strategy": "critique", "critic": "openai/other"}
+    with FaultServer(script) as up, serving(up, {"three": CHECKS}, calibrated={KEY: entry}) as served:
+        assert served.chat("refine/three").status_code == 200
+    assert [request["model"] for request in up.requests] == ["test", "other"]
+
+
+def test_a_critic_without_a_key_is_said_at_the_start(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    entry = {KEY.replace("openai/test", "ollama/x"): {"strategy": "critique", "critic": "openai/other"}}
+    with pytest.raises(ConfigError, match=r"\[presets.p\] cannot be used: no API key for openai/other"):
+        plans_of({"presets": {"p": {"model": "ollama/x", **CHECKS}}, "calibrated": entry})
+
+
 @pytest.mark.parametrize(
-    ("entry", "named"), [({"strategy": "pray"}, "it is one of"), ({**BEST, "attempts": 0}, "1 or more"), (1, "a table")]
+    ("entry", "named"),
+    [
+        ({"strategy": "pray"}, "it is one of"),
+        ({}, "says no strategy; it is one of"),
+        ({**BEST, "attempts": 0}, "from 1 to 10,000,000"),
+        ({**BEST, "attempts": 10**9}, "from 1 to 10,000,000"),
+        ({"strategy": "critique", "rounds": "2"}, "says rounds = '2'"),
+        ({"strategy": "critique", "critic": 5}, "says critic = 5"),
+        ({"strategy": "refine", "revise": ["edit"]}, "says revise = "),
+        (1, "a table"),
+    ],
 )
-def test_an_entry_that_cannot_be_used_is_said_at_the_start(entry, named):
-    with pytest.raises(ConfigError, match=rf"\[presets.p\] cannot be used: .*{named}"):
-        made(entry)
+@pytest.mark.parametrize("key", [KEY, "another model's"])
+def test_an_entry_that_cannot_be_used_is_said_at_the_start(entry, named, key):
+    with pytest.raises(ConfigError, match=rf"^\[calibrated.*{named}"):
+        made(entry, key=key)
+
+
+@pytest.mark.parametrize("table", [5, [], "", True])
+def test_a_table_that_is_none_is_refused(table):
+    with pytest.raises(ConfigError, match=r"^\[calibrated\] must be a table of tables, got "):
+        plans_of({"presets": {"p": {**HERE, **CHECKS}}, "calibrated": table})
 
 
 def test_the_command_says_what_auto_comes_to(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     table = f'[presets.three]\nmodel = "openai/test"\nchecks = ["sentences:3"]\n[calibrated."{KEY}"]\n'
-    entry = f'strategy = "best-of-n"\nattempts = 2\n[calibrated."{KEY}".evidence]\nwhy = "it mends more"\n'
+    entry = f'strategy = "best-of-n"\nattempts = 2\n[calibrated."{KEY}".evidence]\nwhy = "it\\nmends\\u001b more"\n'
     (tmp_path / "redraft.toml").write_text(table + entry, encoding="utf-8")
     told = CliRunner().invoke(main, ["serve", "--check"])
     assert told.exit_code == 0, told.stderr
     assert told.stdout.splitlines()[0] == (
-        "refine/three  best-of-n, attempts 2 on openai/test (auto: calibrated, it mends more)"
+        "refine/three  best-of-n, attempts 2 on openai/test (auto: calibrated, it mends\\x1b more)"
     )
 
 

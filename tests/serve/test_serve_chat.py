@@ -260,10 +260,14 @@ def test_options_come_in_headers_too_and_only_narrow_the_preset():
     with FaultServer(lambda _: BAD) as up, serving(up, {"three": THREE | {"limits": {"calls": 2}}}) as served:
         one = served.chat("refine/three", headers={"x-redraft-attempts": "1"})
         most = served.chat("refine/three", headers={"x-redraft-budget-calls": "50"})
+        metrics = served.get("/metrics").text
     assert one.headers["x-redraft-calls"] == "1"
     assert most.headers["x-redraft-calls"] == "2"
     assert most.headers["x-redraft-stop-reason"] == "budget"
     assert up.calls == 3
+    drafts = [line.partition("{")[2] for line in metrics.splitlines() if line.startswith("redraft_drafts_total")]
+    of_them = {line.partition('decision="')[2].partition('"')[0]: float(line.split()[-1]) for line in drafts}
+    assert of_them == {"accepted": 2, "rejected": 1, "cut_off": 1}, "what the limit ended has not lost"
 
 
 def test_what_the_model_refuses_of_the_clients_own_is_refused_by_name():

@@ -135,7 +135,7 @@ async def test_a_draft_that_waited_to_be_settled_is_not_lost_at_a_deadline():
         return 0.9 if pred.review == "good, one" else 0.1
 
     lm = paced((0.0, "a, b"), (0.02, "good, one"))
-    strategy = Refine(write(lm), N=2, width=2, checks=[no_commas()], reward_fn=reward, budget=Budget(seconds=0.4))
+    strategy = Refine(write(lm), N=2, width=2, checks=[no_commas()], reward_fn=reward, budget=Budget(seconds=1.5))
     result = await strategy.acall(topic="x")
     assert (result.text, result.stop_reason) == ("good, one", "budget")
 

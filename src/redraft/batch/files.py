@@ -49,7 +49,7 @@ def read_rows(path: str) -> Iterator[Any]:
             return
         with _opened(path) as file:
             yield from _cells_by_name(file, path) if kind == "table" else _line_rows(file)
-    except (OSError, ValueError, csv.Error) as error:  # ValueErrors: it is not UTF-8, or not Parquet
+    except (OSError, ValueError) as error:  # ValueErrors: it is not UTF-8, or not Parquet
         raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
@@ -92,7 +92,10 @@ def table_rows(file: IO[str], delimiter: str = ",") -> Iterator[tuple[int, dict[
     """
     csv.field_size_limit(sys.maxsize)
     rows = csv.DictReader(file, delimiter=delimiter, strict=True)
-    names = list(rows.fieldnames or ())
+    try:
+        names = list(rows.fieldnames or ())
+    except csv.Error as error:
+        raise ValueError(f"{error}, in its header") from error
     if not names and rows.fieldnames is not None:
         raise ValueError("its first line is empty, and should name the columns")
     if twice := [name for name, times in Counter(names).items() if times > 1]:

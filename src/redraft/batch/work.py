@@ -17,6 +17,7 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
+    Sequence,
 )
 from contextlib import aclosing
 from dataclasses import replace
@@ -35,7 +36,7 @@ from redraft.frame import current_frame, entered
 from redraft.journal import Journal, new_run_id
 from redraft.protocols import Store
 from redraft.run import Run
-from redraft.sync import being_cancelled, run_sync
+from redraft.sync import being_cancelled, run_sync, to_its_end
 from redraft.types import Event, Prediction, Usage
 
 Items = Iterable[Any] | AsyncIterable[Any]
@@ -162,14 +163,17 @@ class Batch:
             how = "error"
             raise
         finally:
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
-            if self._outer:
-                self._outer._close()
-            if self._pool is not None:
-                await self._pool.close()
-            await self.log.close(how)
+            await to_its_end(self._close(workers, how))
+
+    async def _close(self, workers: Sequence[asyncio.Future[None]], how: str | None) -> None:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+        if self._outer:
+            self._outer._close()
+        if self._pool is not None:
+            await self._pool.close()
+        await self.log.close(how)
 
     async def _work(self, source: _Source, room: asyncio.Semaphore, ended: asyncio.Queue[_Placed]) -> None:
         try:

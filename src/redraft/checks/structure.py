@@ -106,8 +106,7 @@ class JsonSchema(Check):
         return best[1] if alone else None
 
     def _of_its_type(self, text: str) -> bool:
-        errors = faults(self._validator, _read(text)[0])
-        return not any(error.validator == "type" and not error.absolute_path for error in errors)
+        return not any(_foreign(error) for error in faults(self._validator, _read(text)[0]))
 
 
 class Number(Check):
@@ -178,6 +177,19 @@ _RUN = re.compile(r"[\d.,eE+]+")
 _INSIDE = re.compile(r"(?<![\w.,])(?:(?<![\d)])[+-])?[0-9]{1,40}(?:\.[0-9]{1,40})?(?![\w]|[.,]\d)")
 _MINUS = str.maketrans({"\u2212": "-"})
 _STEPS = 300
+
+
+def _foreign(error: Any) -> bool:
+    """True if a value as a whole is of no type that the schema allows, whichever of its branches is taken."""
+    if error.path:
+        return False
+    if error.validator not in ("anyOf", "oneOf"):
+        return error.validator in ("type", "enum", "const")
+    branches: dict[Any, bool] = {}
+    for inner in error.context:
+        branch = inner.schema_path[0]
+        branches[branch] = branches.get(branch, False) or _foreign(inner)
+    return bool(branches) and all(branches.values())
 
 
 def _only_number(text: str) -> str:

@@ -81,7 +81,7 @@ def mcp(**given: Any) -> int:
         trusted=given["trusted"],
         calibrated=project_file().get("calibrated", {}),
     )
-    terms.lm(None)  # a missing key or server is said now, not to the first client
+    terms.check()
     _log(quiet=given["quiet"])
     where = None
     if given["http"]:

@@ -76,7 +76,9 @@ def carried_out(
         return stopper.exit_code
     _print(options, result)
     if not options.quiet and _ends_at_its_limit(result):
-        say("redraft: the kept draft ends where its limit of tokens cut it; --max-tokens gives it more room")
+        say(
+            "redraft: the kept draft ends where a limit of tokens cut it: --max-tokens, the budget's rest or the model's own"
+        )
     if result.stop_reason is StopReason.ERROR:
         complain(f"the run failed after draft {len(result.attempts)}, the best draft was kept: {result.error}")
     if result.error is not None or stopper.signal is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from redraft import registry
@@ -15,7 +14,7 @@ from redraft.evaluate.calibrated import Calibrated, calibrated
 from redraft.modules import Predict
 from redraft.protocols import LM, Strategy
 from redraft.strategies import Role
-from redraft.strategies.roles import as_critic, as_role
+from redraft.strategies.roles import as_critic, resolved
 
 _GOES_WITH = {
     # An option that only some strategies have a use for -> those.
@@ -49,7 +48,7 @@ def chosen(options: RunOptions) -> tuple[Strategy, dict[str, Any]]:
     auto = measured.record(name)
     if not measured:
         return _named(make, name, options, lm, checks), auto
-    strategy = measured.strategy(_author(options, lm), checks)
+    strategy = measured.strategy(_author(options, lm), checks, resolved(measured.critic, lm))
     say_once(f"redraft: auto takes {auto['took']}: {measured.why}")
     return strategy, auto
 
@@ -70,7 +69,7 @@ def _named(make: Any, name: str, options: RunOptions, lm: LM, checks: list[Check
     if name == "reflect":
         return _reflect(make, options, lm, checks)
     if name in ("self-refine", "critique"):
-        critic = _role(options.critic, lm)
+        critic = resolved(options.critic, lm)
         judge = as_critic(critic, lm, _criteria(options)) if critic or options.criteria else None
         if name == "critique":
             return made(make, _author(options, lm), judge or "", rounds=options.rounds or 1, checks=checks)
@@ -130,18 +129,12 @@ def _reflect(make: Any, options: RunOptions, lm: LM, checks: list[Check]) -> Str
     return made(
         make,
         _author(options, lm),
-        writer=_role(options.writer, lm),
-        editor=_role(options.editor, lm) or Role(persona="senior editor", lm=lm),
+        writer=resolved(options.writer, lm),
+        editor=resolved(options.editor, lm) or Role(persona="senior editor", lm=lm),
         criteria=_criteria(options),
         rounds=options.rounds or 1,
         checks=checks,
     )
-
-
-def _role(who: str | None, lm: LM) -> Role | None:
-    """A persona on the run's model, or a model of its own, resolved now so that a missing key is known at once."""
-    role = as_role(who) if who else None
-    return None if role is None else replace(role, lm=resolve_lm(role.lm) if role.lm else lm)
 
 
 def _efforts(options: RunOptions) -> tuple[str, ...]:

@@ -76,7 +76,8 @@ def _newest(kept: SqliteStore, *, quiet: bool) -> str:
 
 def _spec(run_id: str, events: Sequence[Event]) -> dict[str, Any]:
     """What the run is made of. Raises `UsageError` for one that `redraft run` did not begin."""
-    spec = next((e.data.get("spec") for e in reversed(events) if e.kind == "run"), None) or {}
+    found = next((e.data.get("spec") for e in reversed(events) if e.kind == "run"), None)
+    spec = found if isinstance(found, dict) else {}
     if "batch" in spec or any(event.kind == "batch" for event in events[:1]):
         raise UsageError(
             f"{run_id} is part of a batch: give the same `redraft batch` command again, which goes on with it"
@@ -86,4 +87,14 @@ def _spec(run_id: str, events: Sequence[Event]) -> dict[str, Any]:
             f"run {run_id} was begun by a program, which alone knows its strategy: there, "
             f"Run.resume({run_id!r}, store=store).execute(strategy, inputs) goes on with it"
         )
-    return dict(spec)
+    options = spec["options"]
+    if (
+        not isinstance(options, dict)
+        or not isinstance(spec.get("task"), str)
+        or ("rlm" in spec and "question" not in options)
+    ):
+        raise UsageError(
+            f"run {run_id} cannot be gone on with: its task and options are not as `redraft run` and `redraft rlm` record them, so "
+            "another program wrote them; begin it again"
+        )
+    return spec

@@ -7,8 +7,9 @@ and reward, as the strategy's calls would have paid for (equal-cost best of N).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from typing import Any
 
 from redraft.errors import InputError
@@ -152,11 +153,17 @@ def shared(pairs: Iterable[tuple[Arm, Arm | None]], arms: Sequence[Arm]) -> dict
             made[arm.name] = replace(same, stands_for=stands_for)
             continue
         if baseline.identity not in found:
-            name = baseline.name if baseline.name not in names else f"{baseline.name} ({arm.name})"
+            name = _free(baseline.name, f"{baseline.name} ({arm.name})", names)
             names.add(name)
             found[baseline.identity] = replace(baseline, name=name)
         made[arm.name] = found[baseline.identity]
     return made
+
+
+def _free(name: str, longer: str, taken: Container[str]) -> str:
+    """The first of the two that is not taken; the longer one with a number where both are."""
+    numbered = (f"{longer} {n}" for n in count(2))
+    return next(each for each in chain((name, longer), numbered) if each not in taken)
 
 
 def _unique(names: Sequence[str]) -> list[str]:

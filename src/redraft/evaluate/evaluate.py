@@ -205,5 +205,5 @@ class _Work:
 
 def _further(baselines: dict[str, Arm], given: Sequence[Arm]) -> list[Arm]:
     """Each once, and none that was given as a strategy."""
-    names = {arm.name for arm in given}
-    return list({arm.name: arm for arm in baselines.values() if arm.name not in names}.values())
+    ours = {arm.identity for arm in given}
+    return list({arm.identity: arm for arm in baselines.values() if arm.identity not in ours}.values())

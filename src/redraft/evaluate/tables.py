@@ -22,10 +22,13 @@ _HEAD = f"# Written by `redraft calibrate`: what was measured, and what {json.du
 
 def found(key: str, tables: Any = None) -> dict[str, Any] | None:
     """The entry of this model and task in `[calibrated]` (None: of the project's file); None if it was never calibrated."""
-    tables = project_file().get(NAME) if tables is None else tables
-    entry = tables.get(key) if isinstance(tables, Mapping) else None
+    tables = project_file().get(NAME, {}) if tables is None else tables
+    if not isinstance(tables, Mapping):
+        raise ConfigError(f"[{NAME}] must be a table of tables, got {tables!r:.80}; remove it, and calibrate again")
+    entry = tables.get(key)
     if entry is not None and not isinstance(entry, Mapping):
-        raise ConfigError(f"[{NAME}.{json.dumps(key)}] must be a table, got {entry!r}; calibrate again, or remove it")
+        where = f"[{NAME}.{json.dumps(key)}]"
+        raise ConfigError(f"{where} must be a table, got {entry!r:.80}; calibrate again, or remove it")
     return None if entry is None else dict(entry)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from redraft.errors import RedraftError
 from redraft.frame import within
 from redraft.record import score_from
+from redraft.result import cut_off
 from redraft.types import Attempt, Critique, Event, Issue, Prediction, Usage
 
 
@@ -41,6 +42,8 @@ def drafts_of(events: Sequence[Event]) -> list[Drafts]:
         scope = event.scope.removesuffix(f"/attempt[{index}]")
         attempts = found.setdefault(scope, {})
         attempts[index] = _READ[event.kind](attempts.get(index) or _begun(index), event.data)
+        if event.kind == "attempt" and event.key:
+            attempts[index] = _ended_alone(attempts[index])
         if event.kind == "accept":
             last[scope] = index
     return [_drafts(scope, attempts, last.get(scope), ended=scope in ends) for scope, attempts in found.items()]
@@ -74,11 +77,12 @@ def told(found: Sequence[Drafts]) -> Iterator[Drafts]:
 
 def _drafts(scope: str, attempts: Mapping[int, Attempt], best: int | None, *, ended: bool) -> Drafts:
     """What never ended is left out, as in a Result, unless that is how the whole ended."""
-    kept = tuple(attempt for _, attempt in sorted(attempts.items()) if not (ended and _open(attempt)))
+    kept = tuple(attempt for _, attempt in sorted(attempts.items()) if not (ended and unended(attempt)))
     return Drafts(scope=scope, attempts=kept, best=None if best is None else attempts[best], ended=ended)
 
 
-def _open(attempt: Attempt) -> bool:
+def unended(attempt: Attempt) -> bool:
+    """True for an attempt that is at work, or whose process has died."""
     return isinstance(attempt.error, NeverEndedError)
 
 
@@ -104,6 +108,11 @@ def _attempted(attempt: Attempt, data: Mapping[str, Any]) -> Attempt:
         usage=Usage(**data["usage"]),
         error=None if error is None else error_of(error),
     )
+
+
+def _ended_alone(attempt: Attempt) -> Attempt:
+    """An attempt whose end is replayed, which the end of a run never is: a limit of its module's own made it fail."""
+    return attempt.but(reason=f"failed: {attempt.error}") if cut_off(attempt) else attempt
 
 
 def _criticised(attempt: Attempt, data: Mapping[str, Any]) -> Attempt:

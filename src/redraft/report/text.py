@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from redraft.report.diff import kinship, marked, word_diff
-from redraft.report.kept import NeverEndedError
+from redraft.report.kept import unended
 from redraft.result import count, cut_off, one_line, printable, tokens
 from redraft.types import Attempt, Critique, Issue
 
@@ -19,7 +19,7 @@ def judged(attempt: Attempt) -> str:
     if cut_off(attempt):
         what = "cut off" if attempt.prediction is None else "cut off before it was judged"
         return one_line(f"{what}: {str(attempt.error).partition(';')[0]}")
-    if isinstance(attempt.error, NeverEndedError):
+    if unended(attempt):
         return str(attempt.error)
     if attempt.error is not None:
         return one_line(f"x {(not attempt.accepted and attempt.reason) or f'failed: {attempt.error}'}")
@@ -37,7 +37,7 @@ def judged(attempt: Attempt) -> str:
 def decided(attempt: Attempt) -> str:
     """`accepted: why`, `rejected: why`, or that nobody decided. A failed draft's reason is in `judged` already."""
     if attempt.error is not None and not attempt.accepted:
-        ended_first = cut_off(attempt) or isinstance(attempt.error, NeverEndedError)
+        ended_first = cut_off(attempt) or unended(attempt)
         return "" if attempt.reason or ended_first else "rejected"
     if not attempt.reason:
         return "not decided: the run ended first"

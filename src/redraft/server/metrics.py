@@ -7,7 +7,7 @@ from typing import Any
 
 import prometheus_client as prometheus
 
-from redraft.result import Result
+from redraft.result import Result, cut_off
 from redraft.run import Run
 from redraft.server.asked import PREFIX, Answer
 from redraft.server.gate import Gate
@@ -31,7 +31,9 @@ class Metrics:
         )
         self.rounds = self._histogram("rounds", "Drafts after the first one", _ROUNDS, "model")
         self.gain = self._histogram("score_gain", "Score of the kept draft above the first one's", _GAINS, "model")
-        self.drafts = self._counter("drafts", "Drafts accepted and rejected", "model", "decision")
+        self.drafts = self._counter(
+            "drafts", "Drafts accepted, rejected, and cut off before they were judged", "model", "decision"
+        )
         self.stops = self._counter("stops", "Why runs ended", "model", "reason")
         self.calls = self._counter("upstream_calls", "Calls of models", "model", "role")
         self.tokens = self._counter("tokens", "Tokens of all calls", "model", "role", "kind")
@@ -68,7 +70,8 @@ class Metrics:
         for result in results:
             self.stops.labels(model, str(result.stop_reason)).inc()
             for attempt in result.attempts:
-                self.drafts.labels(model, "accepted" if attempt.accepted else "rejected").inc()
+                lost = "cut_off" if cut_off(attempt) else "rejected"
+                self.drafts.labels(model, "accepted" if attempt.accepted else lost).inc()
 
     def spent(self, model: str, run: Run) -> None:
         """What a run bought, however it ended."""

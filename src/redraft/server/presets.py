@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache, partial
 from typing import Any, cast
 
@@ -13,17 +13,16 @@ from redraft.budget import Budget
 from redraft.checks import Check, from_file, json_schema, parse
 from redraft.config import resolve_lm
 from redraft.errors import ConfigError, RedraftError, UsageError
-from redraft.evaluate.calibrated import PLAIN, Calibrated, calibrated
+from redraft.evaluate.calibrated import MOST, PLAIN, Calibrated, calibrated, usable
 from redraft.linear import linear
 from redraft.lm.openai import OpenAILM
 from redraft.protocols import LM
-from redraft.registry import split_model
 from redraft.server.asked import Asked, Options
 from redraft.server.conversation import Conversation, ConversationReviser
 from redraft.server.toolcalls import CallsFit, ToolRules, Turn, without_tools
 from redraft.strategies import Refine
 from redraft.strategies.base import Refining
-from redraft.strategies.roles import Role, as_critic, as_role
+from redraft.strategies.roles import Role, as_critic, resolved
 from redraft.types import Completion, Request
 
 PREFIX = "refine/"
@@ -99,12 +98,8 @@ class Preset:
         return lm if self.parallel is None else _wider(cast("Hashable", lm), self.parallel)
 
     def role(self, who: str | None, lm: LM | str | None) -> Role | None:
-        """A persona on the author's model, or a model of its own, resolved now so that a missing key is known at once."""
-        role = as_role(who) if who else None
-        if role is None or role.lm is None:
-            return role and replace(role, lm=lm)
-        elsewhere = not isinstance(role.lm, str) or split_model(role.lm)[0] not in (None, "openai")
-        return replace(role, lm=resolve_lm(role.lm, None if elsewhere else self.base_url))
+        """A persona on the author's model, or a model of its own at the preset's address."""
+        return resolved(who, lm, self.base_url)
 
     def all_checks(self) -> list[Check]:
         """Those of the table and of its files, read once."""
@@ -155,6 +150,7 @@ def read_presets(tables: object, measured: Any = None) -> dict[str, Preset]:
     """
     if not isinstance(tables, Mapping):
         raise ConfigError(f"presets must be tables, [presets.NAME], got {tables!r:.80}")
+    usable(measured)
     read = (Preset.read(name, table, measured) for name, table in tables.items())
     presets = {preset.id: preset for preset in read}
     for preset in presets.values():
@@ -261,7 +257,7 @@ def _text(
     if author.asked.logprobs is not None and (found or name in _BY_CHECKS):
         more["fix"] = False  # a text that code has mended has no probabilities
     if found:
-        made = found.strategy(author, **more)
+        made = found.strategy(author, critic=preset.role(found.critic, lm), **more)
     elif name in _BY_CHECKS:
         made = _by_checks(preset, name, author, options, more)
     elif name in _CRITICISED:
@@ -321,8 +317,8 @@ def _value(where: str, known: Any, value: Any) -> Any:
 
 
 def _count(where: str, value: Any, *, least: int = 1) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MOST:
-        raise ConfigError(f"{where} must be a whole number from {least} to {_MOST:,}, got {value!r:.80}")
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST:
+        raise ConfigError(f"{where} must be a whole number from {least} to {MOST:,}, got {value!r:.80}")
     return value
 
 
@@ -346,6 +342,5 @@ def _table(where: str, kind: Any, value: Any) -> Any:
 _LISTS = ("models", "criteria", "checks", "check_files")
 _COUNTS = ("parallel", "rounds", "attempts", "max_tokens")
 _NUMBERS = ("threshold", "temperature")
-_MOST = 10_000_000
 _NAME = re.compile(r"[\w./:+-]{1,80}", re.ASCII)
 """It stands in headers, metrics and logs."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from redraft.config import resolve_lm
 from redraft.errors import InputError
 from redraft.frame import current_frame
 from redraft.judges import Critic, Majority, Pairwise, persona_text
@@ -43,6 +44,17 @@ def as_role(thing: Any) -> Role | None:
         is_model = not any(c.isspace() for c in thing) and split_model(thing)[0] is not None
         return Role(lm=thing) if is_model else Role(persona=thing)
     return Role(lm=thing) if isinstance(thing, LM) else None
+
+
+def resolved(who: str | None, lm: LM | str | None, base_url: str | None = None) -> Role | None:
+    """A persona on the author's model, or a model of its own (OpenAI's at `base_url`), resolved now so that a missing key is
+    known at once; None for nobody.
+    """
+    role = as_role(who) if who else None
+    if role is None or role.lm is None:
+        return role and replace(role, lm=lm)
+    elsewhere = not isinstance(role.lm, str) or split_model(role.lm)[0] not in (None, "openai")
+    return replace(role, lm=resolve_lm(role.lm, None if elsewhere else base_url))
 
 
 def as_critic(thing: Any, lm: LM | str | None, criteria: Sequence[str] | str = ()) -> Any:

@@ -121,7 +121,7 @@ async def plan(given: RefineForm, terms: Terms) -> Plan:
     auto = found.record(name)
     if not found:
         return replace(await _named(name, author, given, lm, checks), auto=auto)
-    strategy = found.strategy(author, checks)
+    strategy = found.strategy(author, checks, terms.role(found.critic, lm))
     return Plan(strategy=strategy, name=found.name, lm=lm, steps=found.drafts, auto=auto)
 
 

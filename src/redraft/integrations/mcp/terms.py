@@ -9,8 +9,10 @@ from typing import Any
 from redraft.budget import Budget
 from redraft.config import resolve_lm
 from redraft.errors import InputError
+from redraft.evaluate.calibrated import PLAIN, usable
 from redraft.protocols import LM
 from redraft.registry import split_model
+from redraft.strategies.roles import Role, resolved
 
 MOST = Budget(calls=20, tokens=100_000, seconds=300.0)
 """The limits of one request where the server's owner sets none."""
@@ -51,6 +53,20 @@ class Terms:
         if provider is None:
             raise InputError(f"model {name!r} names no known provider; write provider/model, or leave it out")
         return resolve_lm(name, self.base_url)
+
+    def role(self, who: str, lm: LM) -> Role | None:
+        """A persona on the request's model, or a model of its own at the owner's address."""
+        return resolved(who, lm, self.base_url)
+
+    def check(self) -> None:
+        """Raises `ConfigError` for a missing key or server, and for a `[calibrated]` that cannot be used: to the owner, not
+        to the first client.
+        """
+        lm = self.lm(None)
+        for key, entry in usable(self.calibrated).items():
+            # only what a client can come to has to have its key here
+            if entry["strategy"] == "critique" and key.startswith(f"{lm.name} | ") and f"{PLAIN} | " in key:
+                self.role(entry.get("critic", ""), lm)
 
     def budget(self, asked: Mapping[str, float | None]) -> Budget:
         """The limits of a request: what the client asks for, but never more than the owner allows."""

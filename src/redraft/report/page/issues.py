@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from redraft.report.diff import kinship
+from redraft.report.kept import unended
 from redraft.result import cut_off
 from redraft.types import Attempt, Critique, Issue
 
@@ -47,11 +48,14 @@ def _raised(
 ) -> Raised:
     if revision is None:
         return Raised(issue=issue, outcome="not taken up", tone="open", why="no draft came after it")
-    if cut_off(revision):
-        return Raised(issue=issue, outcome="not taken up", tone="open", why=f"draft {revision.index + 1} was cut off")
-    where = f"draft {revision.index + 1}" + ("" if revision.accepted else ", which was not accepted")
+    where = f"draft {revision.index + 1}"
+    if cut_off(revision) or unended(revision):
+        end = "was cut off" if cut_off(revision) else "has not ended"
+        return Raised(issue=issue, outcome="not taken up", tone="open", why=f"{where} {end}")
     if revision.error is not None and not revision.text:
         return Raised(issue=issue, outcome="not addressed", tone="bad", why=f"{where} failed")
+    if not revision.accepted:
+        where += ", which was not accepted" if revision.reason else ", on which nobody has decided"
     outcome, tone, why = (
         _by_check(issue, critique, revision) or _by_critic(issue, critique, later) or _by_words(issue, draft, revision)
     )

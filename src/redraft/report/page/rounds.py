@@ -11,7 +11,7 @@ from typing import Any
 from redraft.frame import within
 from redraft.report.diff import _TOKEN as _WORD
 from redraft.report.diff import Piece, word_diff
-from redraft.report.kept import Drafts, NeverEndedError
+from redraft.report.kept import Drafts, unended
 from redraft.report.page.calls import Call, Clock, of_scope
 from redraft.report.page.cells import Cell
 from redraft.report.page.issues import Review, reviewed
@@ -98,7 +98,12 @@ class Round:
     @property
     def unended(self) -> bool:
         """No end of it is on record: it is at work, or its process has died."""
-        return isinstance(self.attempt.error, NeverEndedError)
+        return unended(self.attempt)
+
+    @property
+    def undecided(self) -> bool:
+        """It has neither won nor lost: it has not ended, or nobody has decided."""
+        return self.decision in ("not ended", "not decided")
 
     @property
     def rung(self) -> str:

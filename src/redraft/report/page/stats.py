@@ -42,6 +42,8 @@ class Stats:
     rejected: int
     cut_off: int
     """Drafts that a limit, or the caller, ended before they were judged."""
+    undecided: int
+    """Drafts that have not ended, or on which nobody has decided."""
     unchanged: int
     """Rejected because they equal an earlier draft."""
     wasted: Usage
@@ -53,7 +55,8 @@ def stats_of(refinements: Sequence[Refinement], calls: Sequence[Call], seconds: 
     """The figures of a run."""
     usage = sum((call.usage for call in calls), Usage())
     outer = [r for refinement in refinements if not refinement.inside for r in refinement.rounds]
-    lost = [r for r in outer if not r.attempt.accepted]
+    undecided = sum(r.undecided for r in outer)
+    lost = [r for r in outer if not r.attempt.accepted and not r.undecided]
     cut = sum(r.cut_off for r in lost)
     wasted = sum((r.attempt.usage for r in lost), Usage())
     gain = _gain(refinements)
@@ -71,6 +74,7 @@ def stats_of(refinements: Sequence[Refinement], calls: Sequence[Call], seconds: 
         tokens_per_point=usage.tokens / won if won else None,
         rejected=len(lost) - cut,
         cut_off=cut,
+        undecided=undecided,
         unchanged=sum(r.attempt.reason.startswith("equals draft") for r in lost),
         wasted=wasted,
         wasted_share=wasted.tokens / usage.tokens if usage.tokens else 0.0,

@@ -101,8 +101,9 @@ class Story:
         main, best = self.main, self.best
         if main is None or not main.rounds:
             return "no draft"
-        cut = sum(r.decision == "cut off" for r in main.rounds)
-        made = f"{len(main.rounds) - cut}{f', {cut} cut off' if cut else ''}"
+        cut, open_ = sum(r.cut_off for r in main.rounds), sum(r.unended for r in main.rounds)
+        beside = f"{f', {cut} cut off' if cut else ''}{f', {open_} not ended' if open_ else ''}"
+        made = f"{len(main.rounds) - cut - open_}{beside}"
         if best is None:
             return f"no draft was accepted of {made}"
         kept = f"kept draft {best.number} of {made}"
