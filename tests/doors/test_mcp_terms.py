@@ -131,6 +131,7 @@ def test_a_critic_without_a_key_is_said_at_the_start_where_clients_can_come_to_i
         Terms(calibrated={KEY.replace("scripted", "another"): entry, KEY.replace("answer", "poem"): entry}).check()
 
 
+@pytest.mark.doors
 @pytest.mark.parametrize(
     ("table", "said"),
     [
