@@ -79,7 +79,9 @@ class TestOnAServer:
             process = start(*self.on(server))
             until(lambda: server.calls == 1)
             code, out, err, seconds = stopped(process)
-        assert (code, out, err) == (130, "", "redraft: interrupted before there was any draft\n")
+        cut, said = err.splitlines()
+        assert (code, out, said) == (130, "", "redraft: interrupted before there was any draft")
+        assert cut.split() == ["draft", "1", "cut", "off", "at", "least", "0", "tokens"]
         assert seconds < 1.5
 
     def test_a_second_signal_ends_it_at_once(self, start, until, stopped):

@@ -169,7 +169,7 @@ async def test_a_batch_that_is_left_cuts_its_rows_off_and_goes_on_later():
 async def test_a_batch_left_while_its_workers_start_ends_them(seconds):
     """What the fixture asserts: the CPUs are free again, though a traceback may still hold the worker."""
     with Counting(delay=0.1) as server:
-        work = asyncio.ensure_future(taken(on_ray(three_drafts(server.url)), questions(30)))
+        work = asyncio.ensure_future(taken(on_ray(three_drafts(server.url)), questions(5_000)))
         await asyncio.sleep(seconds)
         work.cancel()
         left = await asyncio.gather(work, return_exceptions=True)
@@ -179,7 +179,7 @@ async def test_a_batch_left_while_its_workers_start_ends_them(seconds):
 async def test_a_scope_that_cancels_again_and_again_leaves_no_worker_either():
     with Counting(delay=0.1) as server:
         with anyio.move_on_after(1.0) as scope:
-            await taken(on_ray(three_drafts(server.url)), questions(30))
+            await taken(on_ray(three_drafts(server.url)), questions(5_000))
     assert scope.cancelled_caught
 
 
