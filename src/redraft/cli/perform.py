@@ -107,7 +107,7 @@ def spec_of(options: RunOptions, task: str, strategy: Strategy) -> dict[str, Any
 def _say_how_to_go_on(options: RunOptions | AskOptions, run: Run) -> None:
     if run.journal.store is not None and not options.quiet:
         where = f" --store {options.store}" if options.store else ""
-        say(f"redraft: `redraft resume {run.run_id}{where}` goes on where this ended")
+        say(f"redraft: `redraft resume {run.run_id}{where}` goes on where this ended; limits are given anew")
 
 
 def _execute(stopper: Stopper, told: Progress, strategy: Strategy, inputs: Mapping[str, Any]) -> Result:
